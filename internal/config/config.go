@@ -1,0 +1,274 @@
+// Package config is the file: what a person says about their house.
+//
+// Parse reads it, checks all of it and fills in every default that the file
+// alone decides, so that whoever holds a Config never asks whether a value was
+// said. What the file leaves to the machine or to chance (the house's ULA, the
+// machine's time zone) stays at its zero value and is state's to fill.
+//
+// The package is pure: no file system, no kernel, no clock.
+package config
+
+import (
+	"net/netip"
+	"time"
+)
+
+// Config is a checked file. Slices are in file order, which is also the order
+// of preference and of first match where the language says that order counts.
+type Config struct {
+	Gateway  Gateway
+	WANs     []WAN
+	Failover Failover
+	LANs     []LAN
+	Groups   []Group
+	Rules    []Rule
+	Forwards []Forward
+	DNS      DNS
+	API      API
+}
+
+// Gateway is what concerns the whole house.
+type Gateway struct {
+	Name     string // host name of the gateway, a DNS label
+	Domain   string // without a trailing dot, lower case
+	Timezone string // tz database name; "" is the machine's
+
+	// Cable4 and Cable6 are the networks of the patch cables: a /31 and a /127
+	// for each WAN in file order (RFC 3021, 6164), the lower address in main.
+	// Cable4 is always set (chosen clear of the file when unsaid). Cable6 is
+	// invalid when unsaid: then it is the last /64 of the house's ULA.
+	Cable4, Cable6 netip.Prefix
+
+	ULA netip.Prefix // a /48 in fd00::/8; invalid: made once and kept in state
+}
+
+// Pos is a place in the file, for messages that are made after parsing.
+type Pos struct {
+	File      string
+	Line, Col int
+}
+
+// WAN is a line to an ISP.
+type WAN struct {
+	Name      string // at most 15 bytes: names the cable; wan-NAME names the namespace
+	Pos       Pos
+	Interface string
+	VLAN      int    // 802.1Q VID; 0 is untagged
+	MAC       string // "" is the port's own
+	MTU       int    // 0: from DHCP, the RA or the port
+	Metered   bool
+	IPv4      WANv4
+	IPv6      WANv6
+}
+
+// Method says how a WAN gets its addresses in one family.
+type Method string
+
+// The methods. MethodAuto is IPv6 only: what the RA's M and O flags say (RFC 7084).
+const (
+	MethodDHCP   Method = "dhcp"
+	MethodStatic Method = "static"
+	MethodNone   Method = "none"
+	MethodAuto   Method = "auto"
+	MethodSLAAC  Method = "slaac"
+)
+
+// Translate says what becomes of inside addresses on their way out.
+type Translate string
+
+// The translations.
+const (
+	NAT44       Translate = "nat44"
+	NAT66       Translate = "nat66"
+	NoTranslate Translate = "none"
+)
+
+// WANv4 is the ipv4 block of a WAN.
+type WANv4 struct {
+	Method    Method         // dhcp, static or none
+	Address   []netip.Prefix // own addresses with their networks; static only
+	Gateway   netip.Addr     // static only; may be off the link
+	Translate Translate      // nat44 or none
+
+	ClientID              string // option 61; "hex:..." for bytes; "" is the MAC
+	Hostname              string // option 12
+	IgnoreClasslessRoutes bool   // do without option 121, use option 3
+}
+
+// WANv6 is the ipv6 block of a WAN.
+type WANv6 struct {
+	Method    Method // auto, slaac, static or none
+	Address   []netip.Prefix
+	Gateway   netip.Addr // static only; may be link-local
+	Translate Translate  // nat66, until delegation is there
+}
+
+// Failover says which line is used.
+type Failover struct {
+	Prefer   []string // names of WANs, best first; a WAN left out carries only what names it
+	HoldDown time.Duration
+	Probe    Probe
+}
+
+// Probe says how lines are tried.
+type Probe struct {
+	Target4, Target6 []netip.Addr  // never empty: defaults fill a family that the file left out
+	Every            time.Duration // the line in use; eight times that in reserve
+	Timeout          time.Duration // 0: from measured round trips (RFC 6298), at most 1 s
+}
+
+// LAN is a network of the house; it is also a zone of the policy.
+type LAN struct {
+	Name      string // at most 15 bytes: names the bridge, or the VLAN's link
+	Pos       Pos
+	Interface []string       // one: no bridge. Several: bridged
+	VLAN      int            // 0 is untagged
+	Address4  netip.Prefix   // the gateway's address with its network; invalid: none
+	Address6  []netip.Prefix // empty: the gateway has ::1 in a /64 of the ULA, by LAN order
+	Reach     []Place
+	DHCP      DHCP
+	Advertise Advertise
+	Hosts     []Host
+}
+
+// DHCP is the DHCPv4 server of a LAN.
+type DHCP struct {
+	Enabled bool // false too when the LAN has no IPv4
+	Pool    []Range
+	Lease   time.Duration
+	Options []Option // in ascending code; what the file said, beside the built-in ones
+}
+
+// Option is a DHCPv4 option as it goes on the wire (RFC 2132).
+type Option struct {
+	Code uint8
+	Name string // IANA's name
+	Data []byte
+}
+
+// Range is an inclusive range of addresses of one family.
+type Range struct{ From, To netip.Addr }
+
+// Advertise is the router advertisements of a LAN (RFC 4861).
+type Advertise struct {
+	Enabled bool
+	Prefix  []netip.Prefix // /64s; nil: those of the LAN's addresses
+	DNS     []netip.Addr   // nil: the gateway's first IPv6 address there
+	Search  []string       // nil: the gateway's domain
+}
+
+// Host is a device of the house.
+type Host struct {
+	Name    string // unique in the house
+	LAN     string
+	Pos     Pos
+	DNSName string   // a DNS label
+	MAC     []string // lower case, colons
+	Address []netip.Addr
+	Token   []netip.Addr // interface identifiers (::23) for every /64 of the LAN
+}
+
+// Kind is what a reference points at.
+type Kind string
+
+// The kinds of reference.
+const (
+	KindWAN   Kind = "wan"
+	KindLAN   Kind = "lan"
+	KindHost  Kind = "host"
+	KindGroup Kind = "group"
+	KindSelf  Kind = "self" // the gateway itself; has no name
+)
+
+// Ref points at a block by kind and name. An empty name is all of that kind.
+type Ref struct {
+	Kind Kind
+	Name string
+}
+
+// Place is where a rule's traffic comes from or goes to: a reference, or a
+// prefix (an address is a /32 or a /128). Exactly one of the two is set.
+// Groups stay references: Config.Expand flattens them.
+type Place struct {
+	Ref    Ref
+	Prefix netip.Prefix
+}
+
+// IsRef tells which of the two a Place is.
+func (p Place) IsRef() bool { return p.Ref.Kind != "" }
+
+// Group is a name for several places.
+type Group struct {
+	Name   string
+	Pos    Pos
+	Member []Place
+}
+
+// Verb is what a rule does.
+type Verb string
+
+// The verbs: Block is silence, Reject says no.
+const (
+	Allow  Verb = "allow"
+	Block  Verb = "block"
+	Reject Verb = "reject"
+)
+
+// Protocol is an IANA protocol number; 0 in a rule is every protocol. ICMP (1)
+// stands for both families in a rule: ICMPv6 (58) goes with it.
+type Protocol uint8
+
+// The protocols that have words in the language.
+const (
+	AnyProtocol Protocol = 0
+	ICMP        Protocol = 1
+	TCP         Protocol = 6
+	UDP         Protocol = 17
+)
+
+// PortRange is an inclusive range of ports, 1 to 65535.
+type PortRange struct{ From, To uint16 }
+
+// Rule is an allow, block or reject; they are matched together in file order.
+type Rule struct {
+	Name     string
+	Pos      Pos
+	Verb     Verb
+	From, To []Place    // nil: anywhere
+	Protocol []Protocol // nil: all
+	Port     []PortRange
+}
+
+// Forward opens ports to the outside.
+type Forward struct {
+	Name     string
+	Pos      Pos
+	Protocol []Protocol  // TCP, UDP or both
+	Port     []PortRange // in file order
+	ToPort   []PortRange // same length as Port and the same widths; offsets are kept
+
+	// To4 and To6 are the targets; an invalid one means that the forward does
+	// not exist in that family. At least one is valid.
+	To4, To6 netip.Addr
+	LAN      string // the LAN that holds the target
+
+	From    []Place  // nil: anywhere; prefixes and groups of them
+	On      []string // names of WANs; every WAN is listed when the file leaves it out
+	Hairpin bool
+}
+
+// DNS is the resolver.
+type DNS struct {
+	Engine   string   // "auto" or "forward"
+	Upstream []Server // nil: the line's own
+}
+
+// Server is an upstream resolver.
+type Server struct {
+	Addr netip.AddrPort
+	TLS  bool
+	Name string // the certificate's name with TLS
+}
+
+// API is the local socket.
+type API struct{ Group string }

@@ -1,0 +1,35 @@
+// Package ruleset writes the nftables text of each namespace.
+//
+// It is part of desired.Build and as pure. Main holds all state: policy,
+// translation, forwards, the marks that pin a flow to its line. The namespaces
+// of the WANs are stateless line cards.
+package ruleset
+
+// TableName is the nft table that is weir's (family inet) in every namespace.
+const TableName = "weir"
+
+// The bits of a packet or conntrack mark that are weir's. The low byte is the
+// index of the WAN (state.State.Index).
+const (
+	MarkIndex = 0x0ff
+	MarkIn    = 0x100 // the flow came in by the line: it never leaves by another
+	MarkBound = 0x200 // our own packets that use a line whatever its verdict; never in a conntrack mark
+	MarkMask  = MarkIndex | MarkIn | MarkBound
+)
+
+// Table is the table inet weir of a namespace.
+//
+// Text declares sets, maps, counters and chains, and holds every rule, but no
+// elements of Sets: it changes when the file does. Sets holds what changes with
+// state, so that a renewed lease is an element changed and no ruleset loaded.
+type Table struct {
+	Text string
+	Sets []Set
+}
+
+// Set is the content of a named set or map: elements in nft's syntax, sorted.
+// A map's element is "key : value".
+type Set struct {
+	Name     string
+	Elements []string
+}
