@@ -1,0 +1,528 @@
+package worker
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// order is what the tests' parent tells its child.
+type order struct {
+	Do   string
+	Text string
+}
+
+// answer is what the child tells.
+type answer struct {
+	Text  string
+	Files int
+	PID   int
+}
+
+// The test binary is its own child, as weir is.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == "worker" {
+		os.Exit(Main(os.Args[2:], Kind{"echo", echo}, Kind{"stuck", stuck}))
+	}
+	if len(os.Args) > 1 && os.Args[1] == "parent" {
+		parent()
+	}
+	os.Exit(m.Run())
+}
+
+// echo obeys orders; the files of a "setup" are written to on "write".
+func echo(_ context.Context, c *Conn, log *slog.Logger) error {
+	var held []*os.File
+	for {
+		var o order
+		files, err := c.Recv(&o)
+		if err != nil {
+			return err
+		}
+		held = append(held, files...)
+		switch o.Do {
+		case "panic":
+			go func() { panic("no caller can catch " + o.Text) }() // as a library's receive goroutine does
+			select {}
+		case "leave":
+			return errors.New(o.Text)
+		case "log":
+			log.Info("asked to say", "text", o.Text, "n", 7)
+			log.Debug("nobody wants to know")
+		case "write":
+			for _, f := range held {
+				if _, err := f.WriteString(o.Text); err != nil {
+					return err
+				}
+			}
+		}
+		if err := c.Send(answer{Text: o.Text, Files: len(held), PID: os.Getpid()}); err != nil {
+			return err
+		}
+	}
+}
+
+// stuck never reads its connection again and ignores its context.
+func stuck(_ context.Context, c *Conn, _ *slog.Logger) error {
+	if err := c.Send(answer{PID: os.Getpid()}); err != nil {
+		return err
+	}
+	select {}
+}
+
+// harness starts a child of kind echo whose Setup sends one end of a pipe.
+type harness struct {
+	*Child
+	answers chan answer
+	states  chan State
+	pipe    *os.File // what the child writes
+	log     *lockedBuffer
+	stop    context.CancelFunc
+}
+
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+func start(t *testing.T, received func(Message) error) *harness {
+	t.Helper()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &harness{answers: make(chan answer, 10), states: make(chan State, 100), pipe: r, log: &lockedBuffer{}}
+	ctx, cancel := context.WithCancel(context.Background())
+	h.stop = cancel
+	if received == nil {
+		received = func(m Message) error {
+			var a answer
+			if err := m.Decode(&a); err != nil {
+				return err
+			}
+			h.answers <- a
+			return nil
+		}
+	}
+	h.Child = Start(ctx, Options{
+		Kind: "echo", Name: "one",
+		Setup: func(_ context.Context, c *Conn) error {
+			return c.Send(order{Do: "setup", Text: "ready"}, w)
+		},
+		Received: received,
+		Changed:  func(s State) { h.states <- s },
+		Log:      slog.New(slog.NewTextHandler(h.log, nil)),
+	})
+	t.Cleanup(func() {
+		cancel()
+		<-h.Done()
+		r.Close()
+		w.Close()
+	})
+	return h
+}
+
+// next waits for what comes on a channel; the deadline is a bound, not a wait.
+func next[T any](t *testing.T, c <-chan T, what string) T {
+	t.Helper()
+	select {
+	case v := <-c:
+		return v
+	case <-time.After(20 * time.Second):
+		t.Fatalf("%s did not come", what)
+		panic("unreachable")
+	}
+}
+
+func (h *harness) ask(t *testing.T, o order) {
+	t.Helper()
+	if err := h.Send(o); err != nil {
+		t.Fatalf("send %+v: %v", o, err)
+	}
+}
+
+func TestPanicCostsOneRestart(t *testing.T) {
+	h := start(t, nil)
+	first := next(t, h.answers, "the first child's answer to its setup")
+	if first.Files != 1 {
+		t.Fatalf("the first child has %d files, want 1", first.Files)
+	}
+	h.ask(t, order{Do: "panic", Text: "this"})
+	second := next(t, h.answers, "the second child's answer to its setup")
+	if second.PID == first.PID || second.Files != 1 {
+		t.Fatalf("after a panic: %+v, before it: %+v; want another process with the file", second, first)
+	}
+	h.ask(t, order{Do: "write", Text: "still here"})
+	next(t, h.answers, "the answer to a write")
+	got := make([]byte, len("still here"))
+	if _, err := io.ReadFull(h.pipe, got); err != nil || string(got) != "still here" {
+		t.Fatalf("the handed-over file carried %q, %v", got, err)
+	}
+	s := h.State()
+	if !s.Running || s.PID != second.PID || s.Restarts != 1 || !strings.Contains(s.LastError, "panic: no caller can catch this") {
+		t.Errorf("state %+v: want running as %d, 1 restart and the panic's first line", s, second.PID)
+	}
+	if !strings.Contains(h.log.String(), "no caller can catch this") {
+		t.Errorf("the panic is not in the log:\n%s", h.log)
+	}
+}
+
+func TestRestartsBackOff(t *testing.T) {
+	h := start(t, nil)
+	began := time.Now()
+	for range 3 { // 50, 100, 200 ms
+		next(t, h.answers, "a child's answer to its setup")
+		h.ask(t, order{Do: "leave", Text: "no reason"})
+	}
+	next(t, h.answers, "the fourth child's answer")
+	if took := time.Since(began); took < 350*time.Millisecond {
+		t.Errorf("three restarts took %v: there is no back-off", took)
+	}
+	if s := h.State(); s.Restarts != 3 || !strings.Contains(s.LastError, "no reason") {
+		t.Errorf("state %+v: want 3 restarts and the error it left with", s)
+	}
+}
+
+func TestLogsAreTheParents(t *testing.T) {
+	h := start(t, nil)
+	next(t, h.answers, "the answer to the setup")
+	h.ask(t, order{Do: "log", Text: "a lease"})
+	next(t, h.answers, "the answer to a log order")
+	h.stop()
+	<-h.Done() // the log is read to its end by then
+	if got := h.log.String(); !strings.Contains(got, `level=INFO msg="asked to say" service=echo for=one n=7 text="a lease"`) ||
+		strings.Contains(got, "nobody wants to know") {
+		t.Errorf("log:\n%s", got)
+	}
+	if strings.Contains(h.log.String(), "level=ERROR") {
+		t.Errorf("a child that was told to go is no error:\n%s", h.log)
+	}
+}
+
+func TestBadMessageEndsTheChild(t *testing.T) {
+	first := true
+	up := make(chan answer, 10)
+	h := start(t, func(m Message) error {
+		var a answer
+		var o struct{ Other string }
+		if first {
+			first = false
+			return m.Decode(&o) // it has other fields
+		}
+		if err := m.Decode(&a); err != nil {
+			return err
+		}
+		up <- a
+		return nil
+	})
+	next(t, up, "the next child's answer")
+	if s := h.State(); s.Restarts != 1 || !strings.Contains(s.LastError, "decode a message") {
+		t.Errorf("state %+v: want one restart because a message did not decode", s)
+	}
+}
+
+func TestSendWhileDown(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	states := make(chan State, 10)
+	c := Start(ctx, Options{
+		Kind:     "echo",
+		Setup:    func(context.Context, *Conn) error { return errors.New("no such port yet") },
+		Received: func(Message) error { return nil },
+		Changed:  func(s State) { states <- s },
+		Log:      slog.New(slog.DiscardHandler),
+	})
+	s := next(t, states, "the failed start")
+	if s.Running || s.Restarts != 1 || !strings.Contains(s.LastError, "no such port yet") {
+		t.Errorf("state %+v: want what Setup said", s)
+	}
+	cancel()
+	<-c.Done()
+	if err := c.Send(order{}); !errors.Is(err, ErrNotRunning) {
+		t.Errorf("Send to nobody: %v, want ErrNotRunning", err)
+	}
+}
+
+// TestStuckChildIsEnded: it neither reads nor leaves; the parent does not hang.
+func TestStuckChildIsEnded(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	up := make(chan Message, 1)
+	c := Start(ctx, Options{
+		Kind:     "stuck",
+		Setup:    func(context.Context, *Conn) error { return nil },
+		Received: func(m Message) error { up <- m; return nil },
+		Log:      slog.New(slog.DiscardHandler),
+	})
+	var a answer
+	if err := next(t, up, "the stuck child").Decode(&a); err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	select {
+	case <-c.Done():
+	case <-time.After(15 * time.Second):
+		t.Fatal("the child is still there")
+	}
+	if err := unix.Kill(a.PID, 0); !errors.Is(err, unix.ESRCH) {
+		t.Errorf("process %d: %v, want none", a.PID, err)
+	}
+}
+
+// parent is a daemon in a process of its own: it starts a child, says its pid,
+// and waits to be killed.
+func parent() {
+	c := Start(context.Background(), Options{
+		Kind:  os.Args[2],
+		Setup: func(_ context.Context, c *Conn) error { return c.Send(order{Do: "setup"}) },
+		Received: func(m Message) error {
+			var a answer
+			err := m.Decode(&a)
+			os.Stdout.WriteString(strconv.Itoa(a.PID) + "\n")
+			return err
+		},
+		Log: slog.New(slog.DiscardHandler),
+	})
+	<-c.Done()
+}
+
+func TestOrphanEndsByItself(t *testing.T) {
+	for _, kind := range []string{"echo", "stuck"} {
+		t.Run(kind, func(t *testing.T) {
+			cmd := exec.Command("/proc/self/exe", "parent", kind)
+			out, err := cmd.StdoutPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			line := make([]byte, 16)
+			n, err := out.Read(line)
+			if err != nil {
+				t.Fatal(err)
+			}
+			pid, err := strconv.Atoi(strings.TrimSpace(string(line[:n])))
+			if err != nil {
+				t.Fatal(err)
+			}
+			fd, err := unix.PidfdOpen(pid, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer unix.Close(fd)
+			if err := cmd.Process.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			_ = cmd.Wait() // killed: that is the point
+			gone, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 10_000)
+			if err != nil || gone != 1 {
+				t.Fatalf("the child of a killed parent is still there: %v", err)
+			}
+		})
+	}
+}
+
+// TestConnRefuses feeds a connection what a broken or hostile peer might send.
+func TestConnRefuses(t *testing.T) {
+	frame := func(size, files uint32, body string) []byte {
+		b := binary.BigEndian.AppendUint32(nil, size)
+		return append(binary.BigEndian.AppendUint32(b, files), body...)
+	}
+	for _, tt := range []struct {
+		name string
+		send []byte
+		want string
+	}{
+		{"a byte over the most", frame(MaxMessage+1, 0, ""), "the most is 1048576"},
+		{"as large as can be said", frame(0xffffffff, 0, ""), "the most is 1048576"},
+		{"no JSON", frame(4, 0, "\x00\xff{}"), "decode a message"},
+		{"empty", frame(0, 0, ""), "decode a message"},
+		{"another type", frame(2, 0, "[]"), "decode a message"},
+		{"unknown field", frame(11, 0, `{"Other":1}`), "unknown field"},
+		{"two values", frame(4, 0, "{}{}"), "something follows"},
+		{"nested without end", frame(1<<20, 0, strings.Repeat("[", 1<<20)), "decode a message"},
+		{"cut in the header", frame(2, 0, "")[:5], "unexpected EOF"},
+		{"cut in the body", frame(9, 0, "{}"), "unexpected EOF"},
+		{"files that did not come", frame(2, 1, "{}"), "with 1 files came"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c, theirs, err := pair()
+			if err != nil {
+				t.Fatal(err)
+			}
+			go func() {
+				_, _ = theirs.Write(tt.send) // the reader may hang up on us
+				theirs.Close()
+			}()
+			var o order
+			_, err = c.Recv(&o)
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("Recv: %v, want something with %q", err, tt.want)
+			}
+			if _, err := c.Recv(&o); !errors.Is(err, net.ErrClosed) {
+				t.Errorf("Recv after that: %v, want a closed connection", err)
+			}
+		})
+	}
+}
+
+func TestSendBounds(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		v     any
+		files int
+		ok    bool
+	}{
+		{"the longest", order{Text: strings.Repeat("x", MaxMessage-len(`{"Do":"","Text":""}`))}, 0, true},
+		{"one more", order{Text: strings.Repeat("x", MaxMessage-len(`{"Do":"","Text":""}`)+1)}, 0, false},
+		{"the most files", order{}, MaxFiles, true},
+		{"one more file", order{}, MaxFiles + 1, false},
+		{"what JSON can't say", func() {}, 0, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c, theirs, err := pair()
+			if err != nil {
+				t.Fatal(err)
+			}
+			peer, err := newConn(theirs)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer peer.Close()
+			null, err := os.Open(os.DevNull)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer null.Close()
+			files := make([]*os.File, tt.files)
+			for i := range files {
+				files[i] = null
+			}
+			sent := make(chan error, 1)
+			go func() { sent <- c.Send(tt.v, files...) }()
+			var o order
+			got, err := peer.Recv(&o)
+			for _, f := range got {
+				f.Close()
+			}
+			if serr := <-sent; (serr == nil) != tt.ok || (err == nil) != tt.ok {
+				t.Fatalf("Send: %v, Recv: %v; want ok %v", serr, err, tt.ok)
+			}
+			if tt.ok && len(got) != tt.files {
+				t.Errorf("%d files arrived, want %d", len(got), tt.files)
+			}
+			if !tt.ok && !errors.Is(err, io.EOF) {
+				t.Errorf("the peer saw %v, want the end of the connection", err)
+			}
+		})
+	}
+}
+
+// TestSendKeepsSocketsNonBlocking: os.File.Fd would make them block, and the
+// mode is the socket's, so at the peer too.
+func TestSendKeepsSocketsNonBlocking(t *testing.T) {
+	c, theirs, err := pair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	peer, err := newConn(theirs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer peer.Close()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	defer w.Close()
+	if err := c.Send(order{}, r); err != nil {
+		t.Fatal(err)
+	}
+	var o order
+	files, err := peer.Recv(&o)
+	if err != nil || len(files) != 1 {
+		t.Fatalf("%d files, %v", len(files), err)
+	}
+	defer files[0].Close()
+	fd, err := descriptor(files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
+	if err != nil || flags&unix.O_NONBLOCK == 0 {
+		t.Errorf("flags of the handed-over file: %#x, %v; want O_NONBLOCK", flags, err)
+	}
+}
+
+func TestRelay(t *testing.T) {
+	long := strings.Repeat("x", 3*maxLine)
+	for _, tt := range []struct{ name, in, said, log string }{
+		{"a record", `{"time":"2026-01-02T03:04:05Z","level":"WARN","msg":"m","mac":"02::1"}` + "\n", "", "level=WARN msg=m mac=02::1"},
+		{"a panic", "panic: boom [recovered]\n\ngoroutine 1 [running]:\nmain.go:1\n", "panic: boom [recovered]", "goroutine 1"},
+		{"a broken record", "{\"time\":1}\n", `{"time":1}`, "service says"},
+		{"too long", long + "\n{\"level\":\"INFO\",\"msg\":\"after\"}\n", long[:maxLine], "msg=after"},
+		{"no end of line", "it broke", "it broke", "it broke"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var b bytes.Buffer
+			said := relay(t.Context(), strings.NewReader(tt.in), slog.New(slog.NewTextHandler(&b, nil)))
+			if said != tt.said || !strings.Contains(b.String(), tt.log) {
+				t.Errorf("said %.80q, want %.80q; log:\n%.300s", said, tt.said, b.String())
+			}
+		})
+	}
+	var b bytes.Buffer
+	relay(t.Context(), strings.NewReader(strings.Repeat("flood\n", 10_000)), slog.New(slog.NewTextHandler(&b, nil)))
+	if n := strings.Count(b.String(), "\n"); n != maxPlain {
+		t.Errorf("a flood of plain text became %d log lines, want %d", n, maxPlain)
+	}
+}
+
+func FuzzRecv(f *testing.F) {
+	f.Add([]byte{0, 0, 0, 2, 0, 0, 0, 0, '{', '}'})
+	f.Add([]byte{0, 0x10, 0, 1, 0, 0, 0, 0})
+	f.Add([]byte{0, 0, 0, 0, 0, 0, 0, 9})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		c, theirs, err := pair()
+		if err != nil {
+			t.Skip(err)
+		}
+		defer c.Close()
+		go func() {
+			_, _ = theirs.Write(b)
+			theirs.Close()
+		}()
+		for {
+			var o order
+			if _, err := c.Recv(&o); err != nil {
+				return
+			}
+		}
+	})
+}
