@@ -1,0 +1,90 @@
+# weir: a home gateway from one file.
+#
+#   make demo    builds, and rehearses examples/gateway.hcl: about a minute once built; no root
+#   make test    everything; installs what it lacks (as root). ONLY=PATTERN runs a part
+#
+# Go 1.26 or newer builds it. Debian 12's own is older; get one from https://go.dev/dl/ :
+#   tar -C /usr/local -xzf go1.26.*.linux-amd64.tar.gz && export PATH=/usr/local/go/bin:$PATH
+
+GO      ?= go
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo 0.1.0)
+LDFLAGS  = -s -w -X weir/internal/cli.version=$(VERSION)
+SOURCES  = $(shell find cmd internal -name '*.go' -not -name '*_test.go') go.mod go.sum
+ONLY    ?= .
+
+# The tools are run at these versions and are no part of weir's own modules.
+GOLANGCI    = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+NFPM        = github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.45.2
+GOVULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.9.0
+VULNDB      = golang.org/x/vulndb@v0.0.0-20261105234957-e22db6528018
+
+# Pure packages: no kernel, no network, so they are tested on other processors too.
+PURE = ./internal/config ./internal/state ./internal/desired ./internal/ruleset ./internal/plan ./internal/failover
+
+export PATH := $(PATH):/usr/sbin:/sbin
+export CGO_ENABLED = 0
+
+.DEFAULT_GOAL = build
+.PHONY: build demo test test-vm race lint cross mips vuln deb bench clean tools-go tools-nft
+
+build: bin/weir
+
+bin/weir: $(SOURCES) | tools-go
+	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $@ ./cmd/weir
+
+demo: bin/weir | tools-nft
+	bin/weir rehearse examples/gateway.hcl
+
+test: bin/weir
+	test/install
+	RACE='$(RACE)' test/run '$(ONLY)'
+
+# What this machine's kernel lacks, on Debian's own under QEMU.
+test-vm: bin/weir
+	test/install
+	test/vm-run
+
+# The race detector needs cgo. Every package, as they are tested otherwise.
+race:
+	CGO_ENABLED=1 $(GO) test -race -run '$(ONLY)' ./...
+
+lint:
+	$(GO) vet ./...
+	$(GO) run $(GOLANGCI) run ./...
+
+cross:
+	GOARCH=arm64 $(GO) build -o /dev/null ./cmd/weir
+	GOARCH=mips64 $(GO) build -o /dev/null ./cmd/weir
+	GOARCH=mips64 $(GO) vet ./...
+
+# The pure packages on a big-endian processor.
+mips: cross
+	GOARCH=mips64 $(GO) test -exec qemu-mips64 $(PURE)
+
+# The vulnerability database as a module: it needs no other host than Go's own.
+vuln:
+	$(GO) mod download -x $(VULNDB) 2>/dev/null
+	$(GO) run $(subst @,/cmd/indexdb@,$(VULNDB)) -vulns "$$($(GO) env GOMODCACHE)/$(VULNDB)/data/osv" -out dist/vulndb
+	$(GO) run $(GOVULNCHECK) -db "file://$$PWD/dist/vulndb" ./...
+
+deb: bin/weir
+	mkdir -p dist/completion
+	bin/weir completion bash > dist/completion/weir.bash
+	bin/weir completion zsh > dist/completion/_weir
+	bin/weir completion fish > dist/completion/weir.fish
+	GOARCH="$$($(GO) env GOARCH)" VERSION='$(VERSION)' $(GO) run $(NFPM) package -f packaging/nfpm.yaml -p deb -t dist/
+
+bench: bin/weir
+	test/bench
+
+clean:
+	rm -rf bin dist
+
+tools-go:
+	@$(GO) version >/dev/null 2>&1 || { echo "weir is built with Go 1.26 or newer, and there is no '$(GO)' here. See the top of the Makefile."; exit 1; }
+	@v=$$($(GO) env GOVERSION); case $$v in go1.2[6-9]*|go1.[3-9][0-9]*|go[2-9]*|devel*) ;; *) \
+	  echo "weir needs Go 1.26 or newer, this is $$v. See the top of the Makefile."; exit 1;; esac
+
+tools-nft:
+	@command -v nft >/dev/null || { [ "$$(id -u)" = 0 ] && apt-get install -y --no-install-recommends nftables; } || \
+	  { echo "weir needs nftables: apt-get install nftables (as root)"; exit 1; }
