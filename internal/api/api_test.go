@@ -1,0 +1,216 @@
+package api
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// fake is a daemon that remembers what it was asked.
+type fake struct {
+	mu      sync.Mutex
+	status  Status
+	changed chan struct{}
+	asked   []string
+	err     error
+}
+
+func (f *fake) ask(what string) (Outcome, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.asked = append(f.asked, what)
+	return Outcome{Plan: []byte("{}"), Text: what}, f.err
+}
+
+func (f *fake) set(s Status) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.status = s
+	close(f.changed)
+	f.changed = make(chan struct{})
+}
+
+func (f *fake) Status() Status {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.status
+}
+
+func (f *fake) Changed() <-chan struct{} {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.changed
+}
+func (f *fake) Leases() []Lease                                    { return []Lease{{LAN: "home", Address: "10.0.0.5"}} }
+func (f *fake) InForce() []Source                                  { return []Source{{"a.hcl", "x"}} }
+func (f *fake) Plan(_ context.Context, c Change) (Outcome, error)  { return f.ask("plan " + c.From) }
+func (f *fake) Apply(_ context.Context, c Change) (Outcome, error) { return f.ask("apply " + c.From) }
+func (f *fake) Rollback(context.Context, Change) (Outcome, error)  { return f.ask("rollback") }
+func (f *fake) Down(context.Context) error                         { _, err := f.ask("down"); return err }
+func (f *fake) Refused(_ context.Context, _ bool, each func(Refused) error) error {
+	return each(Refused{Rule: "block tv"})
+}
+
+// serve answers for f on a socket and returns a client of it.
+func serve(t *testing.T, f *fake) *Client {
+	t.Helper()
+	f.changed = make(chan struct{})
+	dir := t.TempDir()
+	l, err := Listen(dir, "", slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &http.Server{Handler: Handler(f)}
+	go s.Serve(l)
+	t.Cleanup(func() { s.Close() })
+	return NewClient(filepath.Join(dir, SocketName))
+}
+
+func TestEachQuestionReachesTheDaemonAndItsAnswerComesBack(t *testing.T) {
+	f := &fake{status: Status{Gateway: "gw", IPv4: Use{WAN: "fiber"}}}
+	c, ctx := serve(t, f), t.Context()
+	if s, err := c.Status(ctx); err != nil || s.Gateway != "gw" || s.IPv4.WAN != "fiber" {
+		t.Errorf("status: %+v, %v", s, err)
+	}
+	if l, err := c.Leases(ctx); err != nil || len(l) != 1 || l[0].Address != "10.0.0.5" {
+		t.Errorf("leases: %+v, %v", l, err)
+	}
+	if s, err := c.InForce(ctx); err != nil || len(s) != 1 || s[0].Text != "x" {
+		t.Errorf("file: %+v, %v", s, err)
+	}
+	for _, q := range []struct {
+		want string
+		ask  func(context.Context, Change) (Outcome, error)
+	}{{"plan /etc/a", c.Plan}, {"apply /etc/a", c.Apply}, {"rollback", c.Rollback}} {
+		if o, err := q.ask(ctx, Change{From: "/etc/a"}); err != nil || o.Text != q.want {
+			t.Errorf("%s: %+v, %v", q.want, o, err)
+		}
+	}
+	var seen []string
+	if err := c.Refused(ctx, false, func(r Refused) error { seen = append(seen, r.Rule); return nil }); err != nil {
+		t.Error(err)
+	}
+	if d := cmp.Diff([]string{"block tv"}, seen); d != "" {
+		t.Error(d)
+	}
+	if err := c.Down(ctx); err != nil {
+		t.Error(err)
+	}
+	if d := cmp.Diff([]string{"plan /etc/a", "apply /etc/a", "rollback", "down"}, f.asked); d != "" {
+		t.Error(d)
+	}
+}
+
+func TestWhatTheDaemonRefusesComesBackWhole(t *testing.T) {
+	want := Problem{Title: "the file is wrong", Diagnostics: "a.hcl:1,1-2: no\n"}
+	c := serve(t, &fake{err: &Error{http.StatusUnprocessableEntity, want}})
+	_, err := c.Apply(t.Context(), Change{})
+	var got *Error
+	if !errors.As(err, &got) || got.Status != http.StatusUnprocessableEntity || got.Problem != want {
+		t.Errorf("apply: %#v", err)
+	}
+	c = serve(t, &fake{err: errors.New("add route: network is unreachable")})
+	if err := c.Down(t.Context()); !errors.As(err, &got) || got.Status != 500 || got.Title != "add route: network is unreachable" {
+		t.Errorf("down: %#v", err)
+	}
+}
+
+func TestWatchSendsNowAndAfterEachChange(t *testing.T) {
+	f := &fake{status: Status{Gateway: "one"}}
+	c := serve(t, f)
+	ctx, stop := context.WithCancel(t.Context())
+	var seen []string
+	err := c.WatchStatus(ctx, func(s Status) error {
+		seen = append(seen, s.Gateway)
+		switch len(seen) {
+		case 1:
+			f.set(Status{Gateway: "two"})
+		case 2:
+			stop()
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	if d := cmp.Diff([]string{"one", "two"}, seen); d != "" {
+		t.Error(d)
+	}
+}
+
+func TestAMisspeltFieldIsNoFalse(t *testing.T) {
+	f := &fake{}
+	c := serve(t, f)
+	r, err := c.http.Post("http://weir/v1/apply", "application/json", strings.NewReader(`{"from":"a","cut_of":true}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, _ := io.ReadAll(r.Body)
+	r.Body.Close()
+	if r.StatusCode != http.StatusBadRequest || !strings.Contains(string(body), "cut_of") || len(f.asked) != 0 {
+		t.Errorf("%s: %s; the daemon was asked %q", r.Status, body, f.asked)
+	}
+}
+
+func TestListen(t *testing.T) {
+	log := slog.New(slog.DiscardHandler)
+	dir := filepath.Join(t.TempDir(), "run")
+	l, err := Listen(dir, "", log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, SocketName)
+	if fi, err := os.Stat(path); err != nil || fi.Mode().Perm() != 0o660 || fi.Mode().Type() != os.ModeSocket {
+		t.Errorf("%v, %v", fi, err)
+	}
+	if _, err := Listen(dir, "", log); !errors.Is(err, ErrRunning) {
+		t.Errorf("a second daemon on the same socket: %v", err)
+	}
+	l.Close() // as a kill leaves it: the file stays
+	if _, err := NewClient(path).Status(t.Context()); !errors.Is(err, ErrNoDaemon) {
+		t.Errorf("nobody listens: %v", err)
+	}
+	l, err = Listen(dir, "", log)
+	if err != nil {
+		t.Fatalf("after a killed daemon: %v", err)
+	}
+	l.Close()
+	if _, err := Listen(t.TempDir(), "no-such-group", log); err == nil || !strings.Contains(err.Error(), "no-such-group") {
+		t.Errorf("a group that does not exist: %v", err)
+	}
+	if _, err := NewClient(filepath.Join(dir, "nowhere")).Leases(t.Context()); !errors.Is(err, ErrNoDaemon) {
+		t.Errorf("no socket: %v", err)
+	}
+}
+
+func TestWhoAnswersNoHTTPIsSaid(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		_, _ = bufio.NewReader(c).ReadString('\n')
+		_, _ = io.WriteString(c, "hello\n")
+		c.Close()
+	}()
+	if _, err := NewClient(path).Status(t.Context()); err == nil || errors.Is(err, ErrNoDaemon) {
+		t.Errorf("got %v", err)
+	}
+}

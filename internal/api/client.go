@@ -1,0 +1,165 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"syscall"
+)
+
+// ErrNoDaemon says that nobody listens on the socket: weir does not run there.
+var ErrNoDaemon = errors.New("weir is not running")
+
+// Client asks a running weir. Its errors are an *Error where the daemon
+// answered, and wrap ErrNoDaemon where there is none.
+type Client struct {
+	path string
+	http *http.Client
+}
+
+// NewClient returns a client of the daemon whose socket is at path. It does not
+// connect yet.
+func NewClient(path string) *Client {
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", path)
+	}
+	return &Client{path: path, http: &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}}
+}
+
+// Status asks for the gateway's status.
+func (c *Client) Status(ctx context.Context) (Status, error) {
+	return get[Status](ctx, c, "/v1/status")
+}
+
+// WatchStatus calls each with the status now and after every change, until ctx
+// is done or the daemon ends.
+func (c *Client) WatchStatus(ctx context.Context, each func(Status) error) error {
+	return lines(ctx, c, "/v1/status?watch", each)
+}
+
+// Leases asks for the leases of the LANs' clients.
+func (c *Client) Leases(ctx context.Context) ([]Lease, error) {
+	return get[[]Lease](ctx, c, "/v1/leases")
+}
+
+// InForce asks for the text of the files in force.
+func (c *Client) InForce(ctx context.Context) ([]Source, error) {
+	return get[[]Source](ctx, c, "/v1/file")
+}
+
+// Plan asks what a change would do.
+func (c *Client) Plan(ctx context.Context, ch Change) (Outcome, error) {
+	return c.change(ctx, "/v1/plan", ch)
+}
+
+// Apply puts a file in force.
+func (c *Client) Apply(ctx context.Context, ch Change) (Outcome, error) {
+	return c.change(ctx, "/v1/apply", ch)
+}
+
+// Rollback puts the file in force that was before.
+func (c *Client) Rollback(ctx context.Context, ch Change) (Outcome, error) {
+	return c.change(ctx, "/v1/rollback", ch)
+}
+
+// Down has the daemon take apart what it made, and end. When it returns without
+// an error the machine is as it was found.
+func (c *Client) Down(ctx context.Context) error {
+	r, err := c.do(ctx, http.MethodPost, "/v1/down", nil)
+	if err != nil {
+		return err
+	}
+	return r.Close()
+}
+
+// Refused calls each with what was refused lately, and with follow what is
+// refused from now on, until ctx is done or the daemon ends.
+func (c *Client) Refused(ctx context.Context, follow bool, each func(Refused) error) error {
+	path := "/v1/log"
+	if follow {
+		path += "?follow"
+	}
+	return lines(ctx, c, path, each)
+}
+
+func (c *Client) change(ctx context.Context, path string, ch Change) (Outcome, error) {
+	var out Outcome
+	body, err := json.Marshal(ch)
+	if err != nil {
+		return out, err
+	}
+	r, err := c.do(ctx, http.MethodPost, path, bytes.NewReader(body))
+	if err != nil {
+		return out, err
+	}
+	defer r.Close()
+	if err := json.NewDecoder(r).Decode(&out); err != nil {
+		return out, fmt.Errorf("read the answer of weir at %s: %w", c.path, err)
+	}
+	return out, nil
+}
+
+func get[T any](ctx context.Context, c *Client, path string) (T, error) {
+	var v T
+	r, err := c.do(ctx, http.MethodGet, path, nil)
+	if err != nil {
+		return v, err
+	}
+	defer r.Close()
+	if err := json.NewDecoder(r).Decode(&v); err != nil {
+		return v, fmt.Errorf("read the answer of weir at %s: %w", c.path, err)
+	}
+	return v, nil
+}
+
+// lines reads one JSON object a line. A clean end is no error.
+func lines[T any](ctx context.Context, c *Client, path string, each func(T) error) error {
+	r, err := c.do(ctx, http.MethodGet, path, nil)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	for d := json.NewDecoder(r); ; {
+		var v T
+		switch err := d.Decode(&v); {
+		case errors.Is(err, io.EOF), ctx.Err() != nil:
+			return nil
+		case err != nil:
+			return fmt.Errorf("weir at %s broke off: %w", c.path, err)
+		}
+		if err := each(v); err != nil {
+			return err
+		}
+	}
+}
+
+// do sends a request and returns the body of a 2xx answer.
+func (c *Client) do(ctx context.Context, method, path string, body io.Reader) (io.ReadCloser, error) {
+	req, err := http.NewRequestWithContext(ctx, method, "http://weir"+path, body)
+	if err != nil {
+		return nil, err
+	}
+	res, err := c.http.Do(req)
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
+		return nil, fmt.Errorf("%w: nobody listens on %s; start it with `weir run FILE`, or name its --runtime-dir", ErrNoDaemon, c.path)
+	case errors.Is(err, fs.ErrPermission):
+		return nil, fmt.Errorf("ask weir at %s: %w; it answers root and the group of `api { group }`", c.path, fs.ErrPermission)
+	case err != nil:
+		return nil, fmt.Errorf("ask weir at %s: %w", c.path, err)
+	case res.StatusCode/100 == 2:
+		return res.Body, nil
+	}
+	defer res.Body.Close()
+	e := &Error{Status: res.StatusCode}
+	if err := json.NewDecoder(io.LimitReader(res.Body, maxBody)).Decode(&e.Problem); err != nil || e.Title == "" {
+		e.Title = "weir at " + c.path + " answered " + res.Status
+	}
+	return nil, e
+}

@@ -1,0 +1,88 @@
+package api
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"syscall"
+)
+
+// SocketName is the socket's name in the runtime directory.
+const SocketName = "weir.sock"
+
+// ErrRunning says that another daemon answers on the socket.
+var ErrRunning = errors.New("weir is running already")
+
+// Listen opens the API's socket in the runtime directory dir with mode 0660 and
+// the given group; with "" it is the group weir where there is one, and it stays
+// with the caller's where the group can't be given (which is logged). A socket that
+// nobody answers on, left by a killed daemon, is replaced.
+func Listen(dir, group string, log *slog.Logger) (net.Listener, error) {
+	path := filepath.Join(dir, SocketName)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("make the runtime directory: %w", err)
+	}
+	if c, err := net.Dial("unix", path); err == nil {
+		_ = c.Close()
+		return nil, fmt.Errorf("%w: it answers on %s; `weir apply FILE` changes what it does, and another one needs a --runtime-dir of its own", ErrRunning, path)
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("remove the dead socket %s: %w", path, err)
+	}
+	// Made under another name and renamed once it has its mode and group, so
+	// that nobody connects before; the umask belongs to the whole process.
+	fresh := path + ".new"
+	if err := os.Remove(fresh); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("remove %s: %w", fresh, err)
+	}
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: fresh, Net: "unix"})
+	if err != nil {
+		return nil, fmt.Errorf("listen on %s: %w", path, err)
+	}
+	l.SetUnlinkOnClose(false)
+	fail := func(err error) (net.Listener, error) {
+		return nil, errors.Join(err, l.Close(), os.Remove(fresh))
+	}
+	if err := os.Chmod(fresh, 0o660); err != nil {
+		return fail(fmt.Errorf("give %s its mode: %w", path, err))
+	}
+	if err := giveGroup(fresh, group, log); err != nil {
+		return fail(err)
+	}
+	if err := os.Rename(fresh, path); err != nil {
+		return fail(fmt.Errorf("put the socket at %s: %w", path, err))
+	}
+	return l, nil
+}
+
+// giveGroup gives path to a group, with "" to the group weir if there is one.
+// A machine where the group can't be given (a user namespace holds one group) is
+// logged and is no error; a group that was asked for and does not exist is.
+func giveGroup(path, group string, log *slog.Logger) error {
+	name := group
+	if name == "" {
+		name = "weir"
+	}
+	g, err := user.LookupGroup(name)
+	switch {
+	case err != nil && group == "":
+		return nil
+	case err != nil:
+		return fmt.Errorf("give the API's socket to group %q: %w; `groupadd --system %s` makes it", group, err, group)
+	}
+	gid, err := strconv.Atoi(g.Gid)
+	if err != nil {
+		return fmt.Errorf("group %q has the number %q", name, g.Gid)
+	}
+	err = os.Chown(path, -1, gid)
+	if errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.EINVAL) {
+		log.Warn("the API's socket stays with its maker's group: another can't be given here", "group", name, "err", err)
+		return nil
+	}
+	return err
+}

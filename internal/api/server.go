@@ -1,0 +1,150 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"time"
+)
+
+// maxBody bounds what a caller may send: a house's files are some kilobytes.
+const maxBody = 4 << 20
+
+// Daemon is what the API asks the running gateway. Its methods are called from
+// many goroutines at once.
+type Daemon interface {
+	Status() Status
+	// Changed returns a channel that is closed when Status has something new.
+	Changed() <-chan struct{}
+	Leases() []Lease
+	Plan(context.Context, Change) (Outcome, error)
+	Apply(context.Context, Change) (Outcome, error)
+	// Rollback puts the file in force that was before; change has no files.
+	Rollback(context.Context, Change) (Outcome, error)
+	// Down takes everything apart and ends the daemon.
+	Down(context.Context) error
+	// InForce returns the text of the files in force.
+	InForce() []Source
+	// Refused calls each with what was refused lately, and then, if follow is
+	// set, with what is refused until ctx is done or each returns an error.
+	Refused(ctx context.Context, follow bool, each func(Refused) error) error
+}
+
+// Error is an error with the HTTP status and the body that tell of it. The
+// server answers with it, and the client gives it back.
+type Error struct {
+	Status int
+	Problem
+}
+
+func (e *Error) Error() string { return e.Title }
+
+// Handler serves d. Every path is below /v1/.
+func Handler(d Daemon) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /v1/status", func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Has("watch") {
+			watch(w, r, d)
+			return
+		}
+		reply(w, d.Status())
+	})
+	mux.HandleFunc("GET /v1/leases", func(w http.ResponseWriter, r *http.Request) { reply(w, d.Leases()) })
+	mux.HandleFunc("GET /v1/file", func(w http.ResponseWriter, r *http.Request) { reply(w, d.InForce()) })
+	mux.HandleFunc("POST /v1/plan", change(d.Plan))
+	mux.HandleFunc("POST /v1/apply", change(d.Apply))
+	mux.HandleFunc("POST /v1/rollback", change(d.Rollback))
+	mux.HandleFunc("POST /v1/down", func(w http.ResponseWriter, r *http.Request) {
+		if err := d.Down(r.Context()); err != nil {
+			refuse(w, err)
+			return
+		}
+		w.WriteHeader(http.StatusNoContent)
+	})
+	mux.HandleFunc("GET /v1/log", func(w http.ResponseWriter, r *http.Request) {
+		send := stream(w)
+		err := d.Refused(r.Context(), r.URL.Query().Has("follow"), func(p Refused) error { return send(p) })
+		if err != nil && r.Context().Err() == nil {
+			refuse(w, err)
+		}
+	})
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		refuse(w, &Error{http.StatusNotFound, Problem{Title: "there is no " + r.Method + " " + r.URL.Path + " here; this weir speaks /v1/ as docs/api.md has it"}})
+	})
+	return mux
+}
+
+// change is the handler of what takes a Change and gives an Outcome.
+func change(do func(context.Context, Change) (Outcome, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		var c Change
+		d := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
+		d.DisallowUnknownFields() // a misspelt cut_me_off must not be taken for false
+		if err := d.Decode(&c); err != nil {
+			refuse(w, &Error{http.StatusBadRequest, Problem{Title: "the request is not a change as docs/api.md has it: " + err.Error()}})
+			return
+		}
+		out, err := do(r.Context(), c)
+		if err != nil {
+			refuse(w, err)
+			return
+		}
+		reply(w, out)
+	}
+}
+
+// watch sends the status now and after each change, a line each, but not more
+// often than four times a second.
+func watch(w http.ResponseWriter, r *http.Request, d Daemon) {
+	send := stream(w)
+	pace := time.NewTicker(250 * time.Millisecond)
+	defer pace.Stop()
+	for {
+		changed := d.Changed() // before Status: a change in between is not lost
+		if send(d.Status()) != nil {
+			return
+		}
+		select {
+		case <-changed:
+		case <-r.Context().Done():
+			return
+		}
+		select {
+		case <-pace.C:
+		case <-r.Context().Done():
+			return
+		}
+	}
+}
+
+// stream returns a function that sends one JSON object as a line, at once.
+func stream(w http.ResponseWriter) func(any) error {
+	w.Header().Set("Content-Type", "application/x-ndjson")
+	enc, flush := json.NewEncoder(w), http.NewResponseController(w)
+	return func(v any) error {
+		if err := enc.Encode(v); err != nil {
+			return err
+		}
+		return flush.Flush()
+	}
+}
+
+func reply(w http.ResponseWriter, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ") // people ask with curl, too
+	_ = enc.Encode(v)       // the caller is gone: nobody is left to tell
+}
+
+func refuse(w http.ResponseWriter, err error) {
+	var e *Error
+	if !errors.As(err, &e) {
+		e = &Error{http.StatusInternalServerError, Problem{Title: err.Error()}}
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(e.Status)
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	_ = enc.Encode(e.Problem)
+}

@@ -1,0 +1,187 @@
+// Package api is how the command line and others talk to a running weir: HTTP
+// on a unix socket under the runtime directory, versioned under /v1/.
+//
+// The shapes are documented in docs/api.md. Within a version fields are added
+// and never change their meaning; a reader ignores what it does not know.
+// Durations are numbers with their unit in the name, times are RFC 3339, and an
+// unknown value is left out.
+package api
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// Status is the whole gateway at one moment: GET /v1/status.
+type Status struct {
+	Version  string    `json:"version"`
+	Gateway  string    `json:"gateway"` // the file's name for it
+	Started  time.Time `json:"started"` // of this daemon; the kernel may have forwarded longer
+	File     File      `json:"file"`
+	Turn     Turn      `json:"turn"`
+	IPv4     Use       `json:"ipv4"`
+	IPv6     Use       `json:"ipv6"`
+	WANs     []WAN     `json:"wans"`     // in file order
+	LANs     []LAN     `json:"lans"`     // in file order
+	Forwards []Forward `json:"forwards"` // in file order
+	Services []Service `json:"services"`
+	Notes    []string  `json:"notes,omitempty"` // what is worth knowing and stops nothing
+}
+
+// File says which file is in force and since when.
+type File struct {
+	Names []string  `json:"names"`
+	From  string    `json:"from"` // the path it was read from, as the user wrote it
+	By    string    `json:"by"`   // "run", "apply" or "rollback"
+	Since time.Time `json:"since"`
+}
+
+// Turn is the last time that the kernel was compared with the file.
+type Turn struct {
+	At     time.Time `json:"at"`
+	TookMS float64   `json:"took_ms"`
+	Count  uint64    `json:"count"`              // turns since the start
+	Error  string    `json:"error,omitempty"`    // why the last one failed; it is tried again
+	Retry  time.Time `json:"retry_at,omitzero"`  // when
+	Failed uint64    `json:"failures,omitempty"` // in a row
+}
+
+// Use says which line new connections of a family take.
+type Use struct {
+	WAN   string    `json:"wan,omitempty"` // empty: none
+	Why   string    `json:"why"`
+	Since time.Time `json:"since,omitzero"`
+}
+
+// WAN is one line.
+type WAN struct {
+	Name      string `json:"name"`
+	Interface string `json:"interface"` // of the file
+	Link      string `json:"link"`      // the link's name in the namespace
+	Namespace string `json:"namespace"`
+	Cable     string `json:"cable"` // the cable's end in main
+	Mark      uint8  `json:"mark"`  // low byte of ct mark
+	Present   bool   `json:"present"`
+	Carrier   bool   `json:"carrier"`
+	MTU       int    `json:"mtu,omitempty"`
+	IPv4      Line   `json:"ipv4"`
+	IPv6      Line   `json:"ipv6"`
+}
+
+// The verdicts of a line.
+const (
+	VerdictUp      = "up"
+	VerdictSuspect = "suspect" // a probe was lost and a burst is asking again
+	VerdictDown    = "down"
+	VerdictWaiting = "waiting" // no address or no route yet
+	VerdictOff     = "off"     // the file does not want this family here
+)
+
+// Line is one family of a WAN.
+type Line struct {
+	Method    string    `json:"method"`
+	Verdict   string    `json:"verdict"`
+	Why       string    `json:"why,omitempty"`
+	Since     time.Time `json:"since,omitzero"`
+	Used      bool      `json:"used"` // new connections take it
+	Addresses []string  `json:"addresses,omitempty"`
+	Gateway   string    `json:"gateway,omitempty"`
+	DNS       []string  `json:"dns,omitempty"`
+	LossPct   *float64  `json:"loss_percent,omitempty"` // of the last minute's probes
+	LatencyMS *float64  `json:"latency_ms,omitempty"`   // smoothed round trip
+	Lease     *WANLease `json:"lease,omitempty"`
+}
+
+// WANLease is what an ISP leased to us.
+type WANLease struct {
+	Server  string    `json:"server"`
+	Since   time.Time `json:"since"`
+	Renew   time.Time `json:"renew_at,omitzero"`
+	Expires time.Time `json:"expires_at,omitzero"` // left out: never
+	Note    string    `json:"note,omitempty"`
+}
+
+// LAN is a network of the house.
+type LAN struct {
+	Name      string   `json:"name"`
+	Interface []string `json:"interface"` // of the file
+	Link      string   `json:"link"`
+	Present   bool     `json:"present"`
+	Addresses []string `json:"addresses"`
+	Leases    int      `json:"leases"`
+}
+
+// Forward is a port that is open to the outside.
+type Forward struct {
+	Name     string   `json:"name"`
+	Protocol []string `json:"protocol"`
+	Port     []string `json:"port"`
+	To       []string `json:"to"`
+	Answers  []string `json:"answers"` // what answers from outside now: "198.51.100.10 by fiber"
+}
+
+// Service is a child process of the daemon.
+type Service struct {
+	Name      string    `json:"name"`
+	State     string    `json:"state"` // "running", "starting", "waiting"
+	PID       int       `json:"pid,omitempty"`
+	Since     time.Time `json:"since,omitzero"`
+	Restarts  int       `json:"restarts"`
+	LastError string    `json:"last_error,omitempty"`
+}
+
+// Lease is an address that a LAN's client holds: GET /v1/leases.
+type Lease struct {
+	LAN     string    `json:"lan"`
+	Address string    `json:"address"`
+	MAC     string    `json:"mac"`
+	Name    string    `json:"name,omitempty"`
+	Static  bool      `json:"static"` // the file gives it
+	Since   time.Time `json:"since,omitzero"`
+	Expires time.Time `json:"expires_at,omitzero"` // left out: never
+}
+
+// Source is a file's text as it goes to the daemon.
+type Source struct {
+	Name string `json:"name"` // as messages shall name it
+	Text string `json:"text"`
+}
+
+// Change asks for a file to be planned or put in force: POST /v1/plan, /v1/apply.
+type Change struct {
+	From  string   `json:"from"` // the path, as the user wrote it
+	Files []Source `json:"files"`
+
+	// Session is the caller's ssh session as SSH_CONNECTION has it ("client
+	// port server port"). The daemon refuses to cut it unless CutMeOff is set.
+	Session  string `json:"session,omitempty"`
+	CutMeOff bool   `json:"cut_me_off,omitempty"`
+}
+
+// Outcome is what a change does or did.
+type Outcome struct {
+	Plan    json.RawMessage `json:"plan"`            // docs/json.md, "plan"
+	Text    string          `json:"text"`            // the plan as a person reads it
+	Empty   bool            `json:"empty"`           // nothing is to be done
+	Applied bool            `json:"applied"`         // false for a plan
+	Notes   string          `json:"notes,omitempty"` // the file's notes, as `weir check` prints them
+}
+
+// Refused is one packet that policy did not let through: GET /v1/log streams
+// them, one JSON object a line.
+type Refused struct {
+	At       time.Time `json:"at"`
+	Rule     string    `json:"rule"` // the rule's name as the ruleset has it
+	In       string    `json:"in,omitempty"`
+	Out      string    `json:"out,omitempty"`
+	From     string    `json:"from"`
+	To       string    `json:"to"`
+	Protocol string    `json:"protocol"`
+}
+
+// Problem is the body of every answer that is not 2xx.
+type Problem struct {
+	Title       string `json:"title"`
+	Diagnostics string `json:"diagnostics,omitempty"` // 422: as `weir check` prints them
+	Plan        string `json:"plan,omitempty"`        // the plan that was not, or not wholly, carried out
+}
