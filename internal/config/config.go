@@ -124,8 +124,8 @@ type LAN struct {
 	Interface []string       // one: no bridge. Several: bridged
 	VLAN      int            // 0 is untagged
 	Address4  netip.Prefix   // the gateway's address with its network; invalid: none
-	Address6  []netip.Prefix // empty: the gateway has ::1 in a /64 of the ULA, by LAN order
-	Reach     []Place
+	Address6  []netip.Prefix // empty: the gateway has ::1 in a /64 of the ULA; Config.Address6 says which
+	Reach     []Place        // where it may open connections; unsaid it is wan, lan and self; empty is nowhere
 	DHCP      DHCP
 	Advertise Advertise
 	Hosts     []Host
@@ -133,10 +133,10 @@ type LAN struct {
 
 // DHCP is the DHCPv4 server of a LAN.
 type DHCP struct {
-	Enabled bool // false too when the LAN has no IPv4
-	Pool    []Range
+	Enabled bool    // false too when the LAN has no IPv4
+	Pool    []Range // never the gateway's own address; empty: known hosts only
 	Lease   time.Duration
-	Options []Option // in ascending code; what the file said, beside the built-in ones
+	Options []Option // in ascending code; what the file said: it takes the place of a built-in one of that code
 }
 
 // Option is a DHCPv4 option as it goes on the wire (RFC 2132).
@@ -152,9 +152,9 @@ type Range struct{ From, To netip.Addr }
 // Advertise is the router advertisements of a LAN (RFC 4861).
 type Advertise struct {
 	Enabled bool
-	Prefix  []netip.Prefix // /64s; nil: those of the LAN's addresses
-	DNS     []netip.Addr   // nil: the gateway's first IPv6 address there
-	Search  []string       // nil: the gateway's domain
+	Prefix  []netip.Prefix // /64s; nil: those of the LAN's addresses; empty: none
+	DNS     []netip.Addr   // nil: the gateway's first IPv6 address there; empty: none
+	Search  []string       // nil: the gateway's domain; empty: none
 }
 
 // Host is a device of the house.
@@ -248,9 +248,12 @@ type Forward struct {
 	ToPort   []PortRange // same length as Port and the same widths; offsets are kept
 
 	// To4 and To6 are the targets; an invalid one means that the forward does
-	// not exist in that family. At least one is valid.
-	To4, To6 netip.Addr
-	LAN      string // the LAN that holds the target
+	// not exist in that family. Token6 stands in for To6 where the target is ::23
+	// in a /64 that the file does not know, because the house's ULA is made by
+	// weir: Config.ForwardTo6 has the whole address. At least one of the three is
+	// valid.
+	To4, To6, Token6 netip.Addr
+	LAN              string // the LAN that holds the target
 
 	From    []Place  // nil: anywhere; prefixes and groups of them
 	On      []string // names of WANs; every WAN is listed when the file leaves it out

@@ -1,0 +1,419 @@
+package config
+
+import (
+	"net/netip"
+	"slices"
+	"time"
+)
+
+// house is a Config in the making: the parts beside the blocks they come from,
+// so that the checks that take two values to see can point at them.
+type house struct {
+	Config
+	root   *node
+	gw     *node
+	wans   []*node
+	lans   []*node
+	hosts  [][]*node // by LAN
+	groups []*node
+	rules  []*node
+	fwds   []*node
+}
+
+// build turns checked blocks into a Config, fills in what they leave out and
+// makes the checks that take two values to see.
+func (c *checker) build(root *node) *Config {
+	h := &house{root: root, gw: root.child("gateway"), wans: root.all("wan"), lans: root.all("lan"),
+		groups: root.all("group"), fwds: root.all("forward")}
+	h.Gateway = Gateway{
+		Name:     h.gw.label,
+		Domain:   one[string](h.gw, "domain"),
+		Timezone: one[string](h.gw, "timezone"),
+		ULA:      one[netip.Prefix](h.gw, "ula"),
+	}
+	if h.gw.syntax == nil {
+		h.Gateway.Name = gatewayBlock.example
+	}
+	for _, p := range list[netip.Prefix](h.gw, "cable") {
+		if p.Addr().Is4() {
+			h.Gateway.Cable4 = p
+		} else {
+			h.Gateway.Cable6 = p
+		}
+	}
+	for _, n := range h.wans {
+		h.WANs = append(h.WANs, wan(n, h.Gateway.Name))
+	}
+	for _, n := range h.lans {
+		l, hosts := lan(n)
+		h.LANs = append(h.LANs, l)
+		h.hosts = append(h.hosts, hosts)
+	}
+	for _, n := range h.groups {
+		h.Groups = append(h.Groups, Group{Name: n.label, Pos: n.pos(), Member: list[Place](n, "member")})
+	}
+	for _, n := range root.blocks {
+		if verb := Verb(n.def.name); verb == Allow || verb == Block || verb == Reject {
+			h.rules = append(h.rules, n)
+			h.Rules = append(h.Rules, rule(n, verb))
+		}
+	}
+	for _, n := range h.fwds {
+		h.Forwards = append(h.Forwards, h.forward(n))
+	}
+	h.Failover = h.failover(root.child("failover"))
+	dns := root.child("dns")
+	h.DNS = DNS{Engine: one[string](dns, "engine"), Upstream: list[Server](dns, "upstream")}
+	h.API = API{Group: one[string](root.child("api"), "group")}
+
+	c.check(h)
+	if !h.Gateway.Cable4.IsValid() {
+		h.Gateway.Cable4 = h.clearCable4()
+	}
+	return &h.Config
+}
+
+func wan(n *node, gateway string) WAN {
+	v4, v6 := n.child("ipv4"), n.child("ipv6")
+	w := WAN{
+		Name: n.label, Pos: n.pos(),
+		Interface: one[string](n, "interface"),
+		VLAN:      one[int](n, "vlan"),
+		MAC:       one[string](n, "mac"),
+		MTU:       one[int](n, "mtu"),
+		Metered:   one[bool](n, "metered"),
+		IPv4: WANv4{
+			Method:                method(v4),
+			Address:               list[netip.Prefix](v4, "address"),
+			Gateway:               one[netip.Addr](v4, "gateway"),
+			Translate:             Translate(one[string](v4, "translate")),
+			ClientID:              one[string](v4, "client_id"),
+			Hostname:              gateway,
+			IgnoreClasslessRoutes: one[bool](v4, "ignore_classless_routes"),
+		},
+		IPv6: WANv6{
+			Method:    method(v6),
+			Address:   list[netip.Prefix](v6, "address"),
+			Gateway:   one[netip.Addr](v6, "gateway"),
+			Translate: Translate(one[string](v6, "translate")),
+		},
+	}
+	if s := one[string](v4, "hostname"); s != "" {
+		w.IPv4.Hostname = s
+	}
+	return w
+}
+
+func method(n *node) Method {
+	if n.said("method") == nil && n.said("address") != nil {
+		return MethodStatic
+	}
+	return Method(one[string](n, "method"))
+}
+
+func lan(n *node) (LAN, []*node) {
+	l := LAN{
+		Name: n.label, Pos: n.pos(),
+		Interface: list[string](n, "interface"),
+		VLAN:      one[int](n, "vlan"),
+		Reach:     list[Place](n, "reach"),
+	}
+	if n.said("reach") == nil {
+		l.Reach = []Place{{Ref: Ref{Kind: KindWAN}}, {Ref: Ref{Kind: KindLAN}}, {Ref: Ref{Kind: KindSelf}}}
+	}
+	for _, p := range list[netip.Prefix](n, "address") {
+		switch {
+		case p.Addr().Is6():
+			l.Address6 = append(l.Address6, p)
+		case !l.Address4.IsValid():
+			l.Address4 = p
+		}
+	}
+	d := n.child("dhcp")
+	l.DHCP = DHCP{
+		Enabled: one[bool](d, "enabled") && l.Address4.IsValid(),
+		Pool:    list[Range](d, "pool"),
+		Lease:   one[time.Duration](d, "lease"),
+		Options: one[[]Option](d, "option"),
+	}
+	if d.said("pool") == nil {
+		l.DHCP.Pool = upperHalf(l.Address4)
+	}
+	a := n.child("advertise")
+	l.Advertise = Advertise{
+		Enabled: one[bool](a, "enabled"),
+		Prefix:  saidList[netip.Prefix](a, "prefix"),
+		DNS:     saidList[netip.Addr](a, "dns"),
+		Search:  saidList[string](a, "search"),
+	}
+	hosts := n.all("host")
+	for _, hn := range hosts {
+		l.Hosts = append(l.Hosts, host(hn, n.label))
+	}
+	return l, hosts
+}
+
+// saidList is nil where the file says nothing, and not nil where it says [].
+func saidList[T any](n *node, key string) []T {
+	if n.said(key) == nil {
+		return nil
+	}
+	return append([]T{}, list[T](n, key)...)
+}
+
+func host(n *node, lan string) Host {
+	h := Host{Name: n.label, LAN: lan, Pos: n.pos(), DNSName: n.label, MAC: list[string](n, "mac")}
+	if s := one[string](n, "name"); s != "" {
+		h.DNSName = s
+	}
+	for _, a := range list[netip.Addr](n, "address") {
+		if isToken(a) {
+			h.Token = append(h.Token, a)
+		} else {
+			h.Address = append(h.Address, a)
+		}
+	}
+	return h
+}
+
+// isToken tells whether a is an interface identifier: ::23, the upper half empty.
+func isToken(a netip.Addr) bool {
+	if !a.Is6() {
+		return false
+	}
+	b := a.As16()
+	return [8]byte(b[:8]) == [8]byte{}
+}
+
+// upperHalf is the default pool: the upper half of a LAN's network, without its
+// broadcast address and the gateway.
+func upperHalf(own netip.Prefix) []Range {
+	if !own.IsValid() || own.Bits() > 30 {
+		return nil
+	}
+	last := lastAddr(own)
+	b := own.Masked().Addr().As4()
+	b[own.Bits()/8] |= 0x80 >> (own.Bits() % 8)
+	return without(Range{netip.AddrFrom4(b), last.Prev()}, own.Addr())
+}
+
+// without takes an address out of a range.
+func without(r Range, a netip.Addr) []Range {
+	var rest []Range
+	if a.Less(r.From) || r.To.Less(a) {
+		return []Range{r}
+	}
+	if r.From.Less(a) {
+		rest = append(rest, Range{r.From, a.Prev()})
+	}
+	if a.Less(r.To) {
+		rest = append(rest, Range{a.Next(), r.To})
+	}
+	return rest
+}
+
+func rule(n *node, verb Verb) Rule {
+	r := Rule{
+		Name: n.label, Pos: n.pos(), Verb: verb,
+		From: list[Place](n, "from"), To: list[Place](n, "to"),
+		Protocol: list[Protocol](n, "protocol"), Port: list[PortRange](n, "port"),
+	}
+	if len(r.Port) > 0 && n.said("protocol") == nil {
+		r.Protocol = []Protocol{TCP}
+	}
+	return r
+}
+
+func (h *house) forward(n *node) Forward {
+	f := Forward{
+		Name: n.label, Pos: n.pos(),
+		Protocol: list[Protocol](n, "protocol"),
+		Port:     list[PortRange](n, "port"),
+		ToPort:   list[PortRange](n, "to_port"),
+		From:     list[Place](n, "from"),
+		On:       h.wanNames(list[Place](n, "on")),
+		Hairpin:  one[bool](n, "hairpin"),
+	}
+	if n.said("to_port") == nil {
+		f.ToPort = slices.Clone(f.Port)
+	}
+	if n.said("on") == nil {
+		f.On = h.wanNames([]Place{{Ref: Ref{Kind: KindWAN}}})
+	}
+	for _, p := range list[Place](n, "to") {
+		if !p.IsRef() {
+			h.forwardTo(&f, p.Prefix.Addr())
+			continue
+		}
+		host := h.Host(p.Ref.Name)
+		if host == nil {
+			continue
+		}
+		f.LAN = host.LAN
+		for _, a := range host.Address {
+			h.forwardTo(&f, a)
+		}
+		if f.To6.IsValid() || len(host.Token) == 0 {
+			continue
+		}
+		f.Token6 = host.Token[0]
+		if to := h.ForwardTo6(&f, h.Gateway.ULA); to.IsValid() {
+			f.To6, f.Token6 = to, netip.Addr{}
+		}
+	}
+	return f
+}
+
+// forwardTo sets the first target of each family, and the LAN that has it.
+func (h *house) forwardTo(f *Forward, a netip.Addr) {
+	if f.LAN == "" {
+		f.LAN = h.lanOf(a)
+	}
+	switch {
+	case a.Is4() && !f.To4.IsValid():
+		f.To4 = a
+	case a.Is6() && !f.To6.IsValid():
+		f.To6 = a
+	}
+}
+
+// lanOf names the LAN whose networks hold a, as far as the file tells; "" if none.
+func (h *house) lanOf(a netip.Addr) string {
+	for i := range h.LANs {
+		if slices.ContainsFunc(h.networks(i), func(p netip.Prefix) bool { return p.Contains(a) }) {
+			return h.LANs[i].Name
+		}
+	}
+	return ""
+}
+
+// networks are the networks of a LAN, as far as the file tells.
+func (h *house) networks(lan int) []netip.Prefix {
+	l := &h.LANs[lan]
+	var nets []netip.Prefix
+	if l.Address4.IsValid() {
+		nets = append(nets, l.Address4.Masked())
+	}
+	for _, p := range h.Address6(l.Name, h.Gateway.ULA) {
+		nets = append(nets, p.Masked())
+	}
+	return append(nets, l.Advertise.Prefix...)
+}
+
+// wanNames names the WANs that references stand for, each once.
+func (h *house) wanNames(ps []Place) []string {
+	var names []string
+	add := func(name string) {
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	for _, p := range ps {
+		if p.Ref.Name != "" {
+			add(p.Ref.Name)
+			continue
+		}
+		for i := range h.WANs {
+			add(h.WANs[i].Name)
+		}
+	}
+	return names
+}
+
+func (h *house) failover(n *node) Failover {
+	f := Failover{Prefer: h.wanNames(list[Place](n, "prefer")), HoldDown: one[time.Duration](n, "hold_down")}
+	if n.said("prefer") == nil {
+		for _, metered := range []bool{false, true} {
+			for i := range h.WANs {
+				if h.WANs[i].Metered == metered {
+					f.Prefer = append(f.Prefer, h.WANs[i].Name)
+				}
+			}
+		}
+	}
+	p := n.child("probe")
+	f.Probe = Probe{Every: one[time.Duration](p, "every"), Timeout: one[time.Duration](p, "timeout")}
+	for _, n := range []*node{p, {def: p.def}} { // the file's, then the defaults for a family it leaves out
+		var t4, t6 []netip.Addr
+		for _, a := range list[netip.Addr](n, "target") {
+			if a.Is4() {
+				t4 = append(t4, a)
+			} else {
+				t6 = append(t6, a)
+			}
+		}
+		if len(f.Probe.Target4) == 0 {
+			f.Probe.Target4 = t4
+		}
+		if len(f.Probe.Target6) == 0 {
+			f.Probe.Target6 = t6
+		}
+	}
+	return f
+}
+
+// clearCable4 chooses the network of the patch cables: room for a /31 for each
+// WAN, at least a /24, clear of everything that the file names. A file may name
+// all private space in a rule; then only what has to be clear is kept clear of.
+func (h *house) clearCable4() netip.Prefix {
+	bits := 24
+	for 1<<(32-bits) < 2*len(h.WANs) && bits > 16 {
+		bits--
+	}
+	for _, taken := range [][]netip.Prefix{mentioned4(h.root), h.linked4()} {
+		for _, space := range []string{"172.31.0.0/16", "10.255.0.0/16", "192.168.0.0/16", "198.18.0.0/15"} {
+			p := netip.MustParsePrefix(space)
+			for at := netip.PrefixFrom(lastAddr(p), bits).Masked(); p.Contains(at.Addr()); at = netip.PrefixFrom(at.Addr().Prev(), bits).Masked() {
+				if !slices.ContainsFunc(taken, at.Overlaps) {
+					return at
+				}
+			}
+		}
+	}
+	return netip.Prefix{}
+}
+
+// linked4 are the IPv4 networks on the house's links.
+func (h *house) linked4() []netip.Prefix {
+	var ps []netip.Prefix
+	for i := range h.LANs {
+		if p := h.LANs[i].Address4; p.IsValid() {
+			ps = append(ps, p.Masked())
+		}
+	}
+	for i := range h.WANs {
+		for _, p := range h.WANs[i].IPv4.Address {
+			ps = append(ps, p.Masked())
+		}
+	}
+	return ps
+}
+
+// mentioned4 are all IPv4 networks and addresses in a block.
+func mentioned4(root *node) []netip.Prefix {
+	var ps []netip.Prefix
+	var walk func(*node)
+	walk = func(n *node) {
+		for _, a := range n.attrs {
+			for _, it := range a.items {
+				switch v := it.val.(type) {
+				case netip.Prefix:
+					ps = append(ps, v.Masked())
+				case netip.Addr:
+					ps = append(ps, netip.PrefixFrom(v, v.BitLen()))
+				case Place:
+					ps = append(ps, v.Prefix)
+				case Range:
+					ps = append(ps, netip.PrefixFrom(v.From, 32), netip.PrefixFrom(v.To, 32))
+				case Server:
+					ps = append(ps, netip.PrefixFrom(v.Addr.Addr(), v.Addr.Addr().BitLen()))
+				}
+			}
+		}
+		for _, b := range n.blocks {
+			walk(b)
+		}
+	}
+	walk(root)
+	return slices.DeleteFunc(ps, func(p netip.Prefix) bool { return !p.IsValid() || !p.Addr().Is4() || p.Bits() == 0 })
+}

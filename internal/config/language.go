@@ -1,0 +1,151 @@
+package config
+
+// language is the table: every block and key, what it takes, what leaving it
+// out means, where the word comes from, and whether this release has it. Checks,
+// suggestions, defaults, Help, Words and docs/reference.hcl are made from it.
+var language = &block{
+	name: "the file",
+	blocks: []*block{
+		gatewayBlock, wanBlock, failoverBlock, lanBlock,
+		groupBlock, ruleBlock("allow"), ruleBlock("block"), ruleBlock("reject"), forwardBlock,
+		dnsBlock, apiBlock,
+		laterBlock("route", []string{"from", "to", "protocol", "port", "prefer", "only", "never", "share"}),
+		laterBlock("time", []string{"server", "serve"}),
+		laterBlock("tunnel", []string{"on", "reach"}, ipsecBlock, wireguardBlock),
+		laterBlock("tuning", []string{"sysctl"}, laterBlock("interface", []string{"queues", "rings", "backlog", "offload", "irq_cpus", "rps_cpus"})),
+		laterBlock("metrics", []string{"from", "port"}),
+		laterBlock("web", []string{"from", "port"}),
+	},
+}
+
+var ipsecBlock = laterBlock("ipsec", []string{"peer", "version", "local", "remote", "local_id", "remote_id", "psk_file",
+	"certificate_file", "key_file", "ca_file", "ike", "esp", "ike_lifetime", "esp_lifetime", "nat_traversal"},
+	laterBlock("dpd", []string{"every", "tries"}))
+
+var wireguardBlock = laterBlock("wireguard", []string{"address", "port", "mtu", "private_key_file"},
+	laterBlock("peer", []string{"public_key", "address", "allowed_ips", "endpoint", "keepalive", "psk_file"}))
+
+// What a place may be: in rules, groups and reach anything.
+var anywhere = []Kind{KindWAN, KindLAN, KindHost, KindGroup, KindSelf}
+
+var gatewayBlock = &block{
+	name: "gateway", label: labelName, maxName: 63, once: true, example: "gw",
+	doc: "The gateway itself. Its label is its host name; without the block that is gw.",
+	keys: []*key{
+		{name: "domain", typ: typeDomain, def: `"home.arpa"`, source: "RFC 8375; option 15, DNSSL",
+			doc: "The house's domain: names of hosts end in it."},
+		{name: "timezone", typ: typeZone, unsaid: "the machine's", example: `"Europe/Berlin"`, source: "tz database",
+			doc: "The house's time."},
+		{name: "cable", typ: typePrefix, list: true, example: `["172.31.255.0/24", "fd00:1::/64"]`,
+			unsaid: "IPv4: a /24 clear of everything in the file; IPv6: the last /64 of ula",
+			source: "veth addresses, /31 (RFC 3021) and /127 (RFC 6164)",
+			doc:    "Networks of the patch cables between the house and its lines, at most one of each family; a pair of addresses for each WAN in file order."},
+		{name: "ula", typ: typePrefix, unsaid: "a random one, made once and kept", example: `"fd5e:7a11:c0de::/48"`, source: "RFC 4193, 3.2",
+			doc: "The house's own IPv6 network, a /48 in fd00::/8."},
+		{name: "fast_path", later: true},
+	},
+}
+
+var wanBlock = &block{
+	name: "wan", kind: KindWAN, label: labelName, maxName: 15, example: "fiber",
+	doc: "A line to an ISP. Its name is also the cable's and, as wan-NAME, its network namespace's.",
+	keys: append([]*key{
+		{name: "interface", typ: typeInterface, required: true, example: `"eth1"`, source: "IFNAMSIZ",
+			doc: "The port that the modem is plugged into. A port belongs to one WAN or one LAN, VLANs apart."},
+		{name: "vlan", typ: typeInt, min: 1, max: 4094, unsaid: "untagged", example: `7`, unit: "VID", source: "802.1Q VID",
+			doc: "The VLAN that the ISP wants on the port."},
+		{name: "mac", typ: typeMAC, unsaid: "the port's own", example: `"02:00:00:00:00:01"`, source: "IFLA_ADDRESS",
+			doc: "What the ISP sees."},
+		{name: "mtu", typ: typeInt, min: 68, max: 9216, unsaid: "from DHCP, RA or the port", example: `1500`, unit: "bytes", source: "IFLA_MTU, option 26",
+			doc: "From 1280, and from 68 where IPv6 is off."},
+		{name: "metered", typ: typeFlag, def: `false`,
+			doc: "The line is paid by volume: few probes, last in prefer."},
+	}, laterKeys("on", "on_return", "weight", "modem")...),
+	blocks: []*block{
+		{
+			name: "ipv4", once: true, doc: "How the line gets IPv4.",
+			keys: append([]*key{
+				{name: "method", typ: typeWord, words: words("dhcp", "static", "none"), def: `"dhcp"`, unsaid: "static if address is said, else dhcp", source: "RFC 2131",
+					doc: "Where the line's address comes from."},
+				{name: "address", typ: typeIPLen, list: true, unsaid: "none", example: `"198.51.100.10/24"`, source: "ip-address(8)",
+					doc: "With static: the line's own addresses, each with its network; the first is the one that the house appears as."},
+				{name: "gateway", typ: typeIP, unsaid: "none; static needs it", example: `"198.51.100.1"`, source: "ip-route(8) via",
+					doc: "With static: the ISP's router. It may be off the link."},
+				{name: "translate", typ: typeWord, words: words("nat44", "none"), def: `"nat44"`, source: "RFC 3022",
+					doc: "What becomes of the house's addresses on their way out."},
+				{name: "client_id", typ: typeText, min: 2, max: 255, unsaid: "made of the MAC", example: `"hex:01020000000001"`, source: "option 61, RFC 2132, 9.14",
+					doc: "With dhcp: who we say we are; hex:... for bytes."},
+				{name: "hostname", typ: typeText, min: 1, max: 255, unsaid: "the gateway's name", example: `"gw"`, source: "option 12",
+					doc: "With dhcp: the name that is sent."},
+				{name: "ignore_classless_routes", typ: typeFlag, def: `false`, source: "option 121, RFC 3442",
+					doc: "For ISPs whose option 121 lacks the default route: do without it and use the router option."},
+			}, laterKeys("vendor_class")...),
+		},
+		{
+			name: "ipv6", once: true, doc: "How the line gets IPv6.",
+			keys: append([]*key{
+				(&key{name: "method", typ: typeWord, words: words("auto", "slaac", "static", "none"), def: `"auto"`, unsaid: "static if address is said, else auto", source: "RFC 4862, 8415",
+					doc: "auto is what the ISP's router advertisements say (RFC 7084)."}).laterWords("dhcp"),
+				{name: "address", typ: typeIPLen, list: true, unsaid: "none", example: `"2001:db8:1::10/64"`, source: "ip-address(8)",
+					doc: "With static: the line's own addresses, each with its network."},
+				{name: "gateway", typ: typeIP, unsaid: "none; static needs it", example: `"fe80::1"`, source: "ip-route(8) via",
+					doc: "With static: the ISP's router. A link-local address is right."},
+				(&key{name: "translate", typ: typeWord, words: words("nat66"), def: `"nat66"`, source: "netfilter snat; RFC 6296 for npt",
+					doc: "What becomes of the house's addresses on their way out."}).laterWords("npt", "none"),
+			}, laterKeys("delegate")...),
+		},
+		laterBlock("pppoe", []string{"user", "password_file", "service"}),
+		laterBlock("shape", []string{"down", "up"}),
+		laterBlock("probe", []string{"target", "every", "timeout"}),
+		wireguardBlock,
+	},
+}
+
+var failoverBlock = &block{
+	name: "failover", once: true, doc: "Which line is used, and how lines are tried.",
+	keys: []*key{
+		{name: "prefer", typ: typeRef, list: true, kinds: []Kind{KindWAN}, unsaid: "every WAN in file order, metered ones last", example: `[wan.fiber]`,
+			doc: "The lines, best first. One that is left out carries only what names it."},
+		{name: "hold_down", typ: typeDuration, min: 0, max: hour, def: `"30s"`,
+			doc: "How long a line has to be good before it is used again."},
+	},
+	blocks: []*block{
+		{
+			name: "probe", once: true, doc: "How lines are tried.",
+			keys: []*key{
+				{name: "target", typ: typeTarget, list: true, def: `["1.1.1.1", "8.8.8.8", "9.9.9.9", "2606:4700:4700::1111", "2001:4860:4860::8888", "2620:fe::fe"]`, source: "ICMP echo, RFC 792, 4443",
+					doc: "Who is asked. Any one that answers shows that the line works; a family without a target has its defaults."},
+				{name: "every", typ: typeDuration, min: 50 * ms, max: mnt, def: `"250ms"`,
+					doc: "The line in use, one target in turn; a line in reserve is tried an eighth as often, a metered one each 30s."},
+				{name: "timeout", typ: typeDuration, min: 10 * ms, max: 10 * sec, unsaid: "from measured round trips, at most 1s", example: `"500ms"`, source: "RFC 6298",
+					doc: "How long an answer is waited for."},
+			},
+		},
+		laterBlock("degraded", []string{"loss", "latency"}),
+	},
+}
+
+var dnsBlock = &block{
+	name: "dns", once: true, doc: "The resolver for the house.",
+	keys: append([]*key{
+		(&key{name: "engine", typ: typeWord, words: words("auto", "forward"), def: `"auto"`,
+			doc: "Who answers. In this release auto is forward: local names from here, all others from upstream."}).laterWords("bind"),
+		{name: "upstream", typ: typeServer, list: true, unsaid: "the line's own resolvers", example: `["9.9.9.9", "tls://9.9.9.9#dns.quad9.net"]`, source: "RFC 1035; RFC 7858 for tls://",
+			doc: "Resolvers that are asked; tls://ADDRESS#NAME is asked encrypted, and has to prove that name."},
+	}, laterKeys("client", "private_domain", "validate", "log")...),
+	blocks: []*block{
+		laterBlock("zone", []string{"forward", "ttl"},
+			laterBlock("soa", []string{"refresh", "retry", "expire", "minimum"}),
+			laterBlock("record", []string{"address", "cname", "ns", "txt", "mx", "srv", "caa", "ttl"})),
+		laterBlock("key", []string{"secret_file", "algorithm", "zone", "name", "type"}),
+		laterBlock("block_list", []string{"source", "refresh", "allow", "lan"}),
+	},
+}
+
+var apiBlock = &block{
+	name: "api", once: true, doc: "The local socket that the weir command talks to.",
+	keys: []*key{
+		{name: "group", typ: typeText, min: 1, max: 32, def: `"weir"`, unsaid: "weir, where it exists and can be given", source: "group(5); the socket's mode is 0660",
+			doc: "Who may use it, beside root."},
+	},
+}

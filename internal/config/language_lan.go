@@ -1,0 +1,107 @@
+package config
+
+var lanBlock = &block{
+	name: "lan", kind: KindLAN, label: labelName, maxName: 15, example: "home",
+	doc: "A network of the house. It is also a zone: reach says where it may open connections.",
+	keys: append([]*key{
+		{name: "interface", typ: typeInterface, list: true, required: true, example: `"eth0"`, source: "IFNAMSIZ",
+			doc: "The LAN's port. Several are bridged."},
+		{name: "vlan", typ: typeInt, min: 1, max: 4094, unsaid: "untagged", example: `20`, unit: "VID", source: "802.1Q VID",
+			doc: "Several LANs on one cable are told apart by it."},
+		{name: "address", typ: typeIPLen, list: true, required: true, example: `"10.0.10.1/24"`, source: "ip-address(8)",
+			doc: "The gateway's own addresses there, each with its network, at most one of IPv4. Without an IPv6 one it is ::1 in a /64 of ula."},
+		{name: "reach", typ: typePlace, list: true, empty: true, kinds: anywhere, text: true, unsaid: "everything", example: `wan`,
+			doc: "What devices there may open connections to; [] is nothing. The gateway's DHCP, DNS, time and ping are always there."},
+	}, laterKeys("untagged", "isolated", "mtu")...),
+	blocks: []*block{
+		{
+			name: "dhcp", once: true, doc: "The DHCPv4 server.",
+			keys: append([]*key{
+				{name: "enabled", typ: typeFlag, def: `true`, doc: "Whether there is one."},
+				{name: "pool", typ: typeRange, list: true, empty: true, unsaid: "the upper half of the LAN's network", example: `"10.0.10.128-10.0.10.254"`, source: "RFC 2131",
+					doc: "Addresses for devices that have none of their own; [] serves known hosts only. Hosts may have fixed addresses inside it."},
+				{name: "lease", typ: typeDuration, min: 2 * mnt, max: 30 * day, def: `"12h"`, source: "option 51",
+					doc: "How long an address is promised."},
+				{name: "option", typ: typeOptions, unsaid: "router, DNS and domain are the gateway's", example: `{ ntp-servers = "10.0.10.1" }`, source: "RFC 2132, names as in dhcp-options(5)",
+					doc: "Further options, by name."},
+			}, laterKeys("bootp", "unknown")...),
+		},
+		{
+			name: "advertise", once: true, doc: "Router advertisements: how devices get IPv6.",
+			keys: append([]*key{
+				{name: "enabled", typ: typeFlag, def: `true`, source: "RFC 4861", doc: "Whether there are any."},
+				{name: "prefix", typ: typePrefix, list: true, empty: true, unsaid: "each /64 of the LAN's addresses", example: `"fd5e:7a11:c0de:1::/64"`, source: "PIO, RFC 4861, 4.6.2",
+					doc: "Prefixes that devices make addresses in; each a /64 (RFC 4862)."},
+				{name: "dns", typ: typeIP, list: true, empty: true, unsaid: "the gateway", example: `"fd5e:7a11:c0de:1::1"`, source: "RDNSS, RFC 8106",
+					doc: "The resolvers that devices are told of."},
+				{name: "search", typ: typeDomain, list: true, empty: true, unsaid: "the house's domain", example: `"home.arpa"`, source: "DNSSL, RFC 8106",
+					doc: "Domains that devices add to short names."},
+			}, laterKeys("router_lifetime", "preferred_lifetime", "valid_lifetime", "managed", "other", "pref64")...),
+		},
+		{
+			name: "host", kind: KindHost, label: labelName, maxName: 63, example: "nas",
+			doc: "A device that has a name, and perhaps a fixed address.",
+			keys: append([]*key{
+				{name: "mac", typ: typeMAC, list: true, unsaid: "none", example: `"02:00:00:00:00:23"`, source: "chaddr, RFC 2131",
+					doc: "How DHCP knows it; several for a device with several cards."},
+				{name: "address", typ: typeIP, list: true, unsaid: "from the pool", example: `["10.0.10.23", "::23"]`,
+					doc: "Fixed addresses. ::23 is the lower half of an IPv6 address, in whatever /64 the LAN has."},
+				{name: "name", typ: typeLabel, unsaid: "the label", example: `"nas"`, source: "RFC 1123", doc: "Its name in DNS."},
+			}, laterKeys("alias", "client_id")...),
+		},
+		laterBlock("dhcp6", []string{"pool", "delegate"}),
+		laterBlock("network", []string{"prefix", "via"}),
+	},
+}
+
+var groupBlock = &block{
+	name: "group", kind: KindGroup, label: labelName, maxName: 63, example: "children",
+	doc: "A name for several places.",
+	keys: []*key{
+		{name: "member", typ: typePlace, list: true, required: true, kinds: anywhere, text: true, example: `[host.nas, "10.0.10.64/26"]`,
+			doc: "What it stands for. A group may hold groups, but not itself."},
+	},
+}
+
+func ruleBlock(verb string) *block {
+	doc := map[string]string{
+		"allow":  "Lets connections through. allow, block and reject count together, in file order; the first that matches decides.",
+		"block":  "Drops connections in silence.",
+		"reject": "Refuses connections politely (TCP reset, ICMP).",
+	}
+	to := map[string]string{"allow": `host.nas`, "block": `wan`, "reject": `self`}
+	return &block{
+		name: verb, label: labelName, maxName: 63, doc: doc[verb],
+		example: map[string]string{"allow": "guests-print", "block": "no-mail", "reject": "no-ssh"}[verb],
+		keys: append([]*key{
+			{name: "from", typ: typePlace, list: true, kinds: anywhere, text: true, unsaid: "anywhere", example: `lan.home`, source: "nft saddr, iif",
+				doc: "Who opens the connection. At least one of from and to is said."},
+			{name: "to", typ: typePlace, list: true, kinds: anywhere, text: true, unsaid: "anywhere", example: to[verb], source: "nft daddr, oif",
+				doc: "Whom it is opened to."},
+			{name: "protocol", typ: typeProtocol, list: true, unsaid: "tcp with a port, else all", example: `"tcp"`, source: "IANA protocol numbers",
+				doc: "icmp is that of both families."},
+			{name: "port", typ: typePort, list: true, unsaid: "all", example: `[22, "8000-8080"]`, source: "nft dport",
+				doc: "The port at the far end."},
+		}, laterKeys("when", "limit", "log", "fast")...),
+	}
+}
+
+var forwardBlock = &block{
+	name: "forward", label: labelName, maxName: 63, example: "web",
+	doc: "Opens a port of the house to the outside.",
+	keys: []*key{
+		{name: "protocol", typ: typeProtocol, list: true, words: words("tcp", "udp"), def: `"tcp"`, source: "nft dnat", doc: "tcp, udp or both."},
+		{name: "port", typ: typePort, list: true, required: true, example: `[80, 443]`, source: "nft dport",
+			doc: "Where it is asked for outside. No other forward has it on that WAN."},
+		{name: "to", typ: typePlace, list: true, required: true, kinds: []Kind{KindHost}, text: true, example: `host.nas`, source: "nft dnat to",
+			doc: "A host with a fixed address, or up to one address of each family."},
+		{name: "to_port", typ: typePort, list: true, unsaid: "the same", example: `[8080, 8443]`, source: "nft dnat to",
+			doc: "Where it goes inside; as many as port, ranges as wide."},
+		{name: "from", typ: typePlace, list: true, kinds: []Kind{KindGroup}, text: true, unsaid: "anywhere", example: `"198.51.100.0/24"`, source: "nft saddr",
+			doc: "Who outside may: addresses, networks, groups of them."},
+		{name: "on", typ: typeRef, list: true, kinds: []Kind{KindWAN}, unsaid: "every WAN, used or in reserve", example: `wan.fiber`, source: "nft iif",
+			doc: "By which lines."},
+		{name: "hairpin", typ: typeFlag, def: `true`, source: "RFC 4787, REQ-9",
+			doc: "Whether the house itself reaches it by the outside address too."},
+	},
+}

@@ -1,0 +1,123 @@
+package config
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+)
+
+// syntax parses a file. The parser stops telling mistakes after the first; so
+// that the others are seen too, what it can go on without is mended in a copy,
+// byte for byte so that every place stays where it is, and parsed again.
+func (c *checker) syntax(f File) *hclsyntax.Body {
+	src := slices.Clone(f.Src)
+	const most = 50 // mendings; a file with more mistakes is told the rest next time
+	for range most {
+		file, diags := hclsyntax.ParseConfig(src, f.Name, hcl.InitialPos)
+		if !diags.HasErrors() {
+			return file.Body.(*hclsyntax.Body)
+		}
+		if c.mend(src, diags[0]) {
+			continue
+		}
+		for _, d := range diags {
+			c.syntaxError(f, d)
+		}
+		c.broken = true
+		body, _ := file.Body.(*hclsyntax.Body)
+		return body
+	}
+	c.broken = true
+	return nil
+}
+
+// mend reports a mistake that parsing can go on without, and takes it out of src.
+func (c *checker) mend(src []byte, d *hcl.Diagnostic) bool {
+	at := *d.Subject
+	switch {
+	case d.Summary == "Invalid single-argument block definition" && isName(src[at.Start.Byte:at.End.Byte]):
+		// ipv6 { method = "slaac" translate = "nat66" }
+		end := bytes.IndexAny(src[at.Start.Byte:], "}\n")
+		if end < 0 || src[at.Start.Byte+end] != '}' {
+			return false
+		}
+		c.err(at, "Give each key a line of its own.", "a block on one line holds one key")
+		blank(src[at.Start.Byte : at.Start.Byte+end])
+		return true
+	case d.Summary == "Argument or block definition required":
+		// interface : "eth1"
+		rest := src[at.End.Byte:]
+		colon := len(rest) - len(bytes.TrimLeft(rest, " \t"))
+		if colon == len(rest) || rest[colon] != ':' || !isName(src[at.Start.Byte:at.End.Byte]) {
+			return false
+		}
+		from := at.End
+		from.Byte += colon
+		from.Column += colon
+		to := from
+		to.Byte++
+		to.Column++
+		c.err(hcl.Range{Filename: at.Filename, Start: from, End: to}, "Write KEY = VALUE.", `":" does not join a key and its value`)
+		rest[colon] = '='
+		return true
+	case d.Summary == "Missing newline after argument" && isName(src[at.Start.Byte:at.End.Byte]):
+		// a = 1 b = 2
+		c.err(at, "Give each key a line of its own.", "a line holds one key")
+		end := bytes.IndexByte(src[at.Start.Byte:], '\n')
+		if end < 0 {
+			end = len(src) - at.Start.Byte
+		}
+		blank(src[at.Start.Byte : at.Start.Byte+end])
+		return true
+	}
+	return false
+}
+
+func isName(b []byte) bool { return hclsyntax.ValidIdentifier(string(b)) }
+
+func blank(b []byte) {
+	for i := range b {
+		b[i] = ' '
+	}
+}
+
+// syntaxWords puts the parser's commonest messages into ours. What it says
+// otherwise is passed on.
+var syntaxWords = map[string][2]string{
+	"Unclosed configuration block":               {"this block is never closed", "A } is missing, here or in a block inside."},
+	"Attribute redefined":                        {"this key stands twice in its block", "Keep one. Several values are a list: [..., ...]"},
+	"Missing newline after block definition":     {"something follows the block on its line", "Give it a line of its own."},
+	"Missing newline after argument":             {"something follows the value on its line", "Give it a line of its own; text stands in quotes."},
+	"Unexpected comma after argument":            {"a comma can't stand here", "Each key has a line of its own. Several values are a list: [..., ...]"},
+	"Invalid single-argument block definition":   {"a block on one line is also closed on it", "Write NAME { KEY = VALUE }, or give { and } lines of their own."},
+	"Argument definition required":               {"a block on one line holds one key", "Give the inner block a line of its own."},
+	"Argument or block definition required":      {"a key or a block is expected here", `Write KEY = VALUE or NAME "LABEL" { ... }`},
+	"Invalid argument name":                      {"a key is written without quotes", "Write KEY = VALUE."},
+	"Invalid expression":                         {"a value is expected here", `Text in quotes, a number, true, false, a name or a list.`},
+	"Missing expression":                         {"a value is expected here", `Text in quotes, a number, true, false, a name or a list.`},
+	"Unterminated tuple constructor expression":  {"this list is never closed", "A ] is missing."},
+	"Missing item separator":                     {"a comma is missing in this list", "Write [a, b]."},
+	"Unterminated object constructor expression": {"this map is never closed", "A } is missing."},
+	"Invalid multi-line string":                  {"this text is never closed", `A " is missing.`},
+	"Unterminated template string":               {"this text is never closed", `A " is missing.`},
+	"Unterminated string literal":                {"this text is never closed", `A " is missing.`},
+	"Invalid character":                          {"this character means nothing here", "Outside of quotes there are names, numbers, and = { } [ ] , . #"},
+}
+
+// syntaxError reports what the parser found, in our words.
+func (c *checker) syntaxError(f File, d *hcl.Diagnostic) {
+	at := *d.Subject
+	if w, ok := syntaxWords[d.Summary]; ok {
+		c.err(at, w[1], "%s", w[0])
+		return
+	}
+	if hidden := hideSecrets(f.Src); at.End.Byte <= len(hidden) && !bytes.Equal(hidden[at.Start.Byte:at.End.Byte], f.Src[at.Start.Byte:at.End.Byte]) {
+		c.err(at, `Write KEY = "VALUE".`, "this can't be read")
+		return
+	}
+	detail, _, _ := strings.Cut(d.Detail, "\n")
+	c.err(at, detail, "%s", strings.ToLower(d.Summary[:1])+d.Summary[1:])
+}

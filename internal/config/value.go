@@ -1,0 +1,462 @@
+package config
+
+import (
+	"fmt"
+	"math/big"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+	"github.com/zclconf/go-cty/cty"
+)
+
+// value checks an expression against its key's type. Every mistake in it is
+// reported at the narrowest place; what is right is kept.
+func (c *checker) value(k *key, e hclsyntax.Expression) *attr {
+	a := &attr{def: k}
+	exprs := []hclsyntax.Expression{e}
+	if l, ok := e.(*hclsyntax.TupleConsExpr); ok {
+		exprs = l.Exprs
+		if !k.list && k.typ != typeOptions {
+			c.err(e.Range(), fmt.Sprintf("%s takes one %s.", k.name, typeWords[k.typ].name), "a list can't stand here")
+			a.bad = true
+			return a
+		}
+		if len(exprs) == 0 && !k.empty {
+			detail := "Say at least one."
+			if !k.required {
+				detail = fmt.Sprintf("Say at least one, or leave it out for: %s.", k.meaning())
+			}
+			c.err(e.Range(), detail, "%s can't be none", k.name)
+			a.bad = true
+		}
+	}
+	for _, e := range exprs {
+		if l, ok := e.(*hclsyntax.TupleConsExpr); ok {
+			c.err(l.Range(), "One list holds them all.", "a list in a list can't stand here")
+			a.bad = true
+			continue
+		}
+		v, ok := c.single(k, e)
+		if !ok {
+			a.bad = true
+			continue
+		}
+		a.items = append(a.items, item{v, e.Range()})
+	}
+	return a
+}
+
+// meaning is what leaving the key out means, in words.
+func (k *key) meaning() string {
+	if k.unsaid != "" {
+		return k.unsaid
+	}
+	return strings.Trim(k.def, `"`)
+}
+
+// single checks one value.
+func (c *checker) single(k *key, e hclsyntax.Expression) (any, bool) {
+	switch k.typ {
+	case typeFlag:
+		return c.flag(k, e)
+	case typeInt:
+		return c.int(k, e)
+	case typePort:
+		return c.port(k, e)
+	case typeProtocol:
+		return c.protocol(k, e)
+	case typeRef, typePlace:
+		return c.place(k, e)
+	case typeOptions:
+		return c.options(k, e)
+	case typeDuration:
+		if n, ok := number(e); ok {
+			c.err(e.Range(), fmt.Sprintf("Times have a unit: \"%[1]ss\"%[2]s (also h, d).", n, durationHints(n)), "%s of what?", n)
+			return nil, false
+		}
+	}
+	s, ok := c.text(k, e)
+	if !ok {
+		return nil, false
+	}
+	return c.fromText(k, s, e.Range())
+}
+
+// durationHints puts the likeliest unit first where a bare number was meant as a time.
+func durationHints(n string) string { return fmt.Sprintf(", %q, %q", n+"ms", n+"m") }
+
+// text takes the words between quotes out of e.
+func (c *checker) text(k *key, e hclsyntax.Expression) (string, bool) {
+	if s, ok := literalText(e); ok {
+		if strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+			c.err(e.Range(), "One line of text, without control characters.", "%s can't hold that", k.name)
+			return "", false
+		}
+		return s, true
+	}
+	shape := typeWords[k.typ]
+	example := shape.example
+	if k.typ == typeWord {
+		example = quotedWords(k, " or ")
+	}
+	if k.typ == typeText {
+		example = k.example
+	}
+	switch e := e.(type) {
+	case *hclsyntax.ScopeTraversalExpr:
+		src := traversalText(e.Traversal)
+		detail := fmt.Sprintf("Write %s = %s", k.name, example)
+		if k.typ == typeWord || len(e.Traversal) == 1 {
+			detail = fmt.Sprintf("Write %q, with quotes.", src)
+		}
+		if k.typ == typeWord && !slices.ContainsFunc(k.words, func(w word) bool { return w.text == src }) {
+			detail = fmt.Sprintf("Write %s", example)
+		}
+		c.err(e.Range(), detail, "%s is a name, and %s takes %s", src, k.name, article(shape.name))
+	case *hclsyntax.LiteralValueExpr, *hclsyntax.UnaryOpExpr:
+		c.err(e.Range(), fmt.Sprintf("Write %s = %s", k.name, example), "%s takes %s, in quotes", k.name, article(shape.name))
+	case *hclsyntax.ObjectConsExpr:
+		c.err(e.Range(), fmt.Sprintf("Write %s = %s", k.name, example), "%s takes no map", k.name)
+	default:
+		c.computed(e)
+	}
+	return "", false
+}
+
+// computed refuses whatever is not written out.
+func (c *checker) computed(e hclsyntax.Expression) {
+	detail := "Write the value out: there are no variables, functions or templates here, so that the file says what it says."
+	if w, ok := e.(*hclsyntax.TemplateWrapExpr); ok {
+		if t, ok := w.Wrapped.(*hclsyntax.ScopeTraversalExpr); ok {
+			detail = fmt.Sprintf("Write %s, without quotes and braces.", traversalText(t.Traversal))
+		}
+	}
+	if _, ok := e.(*hclsyntax.SplatExpr); ok {
+		detail = "wan alone is all WANs, lan alone all LANs."
+	}
+	c.err(e.Range(), detail, "nothing is computed in this file")
+}
+
+// wrong reports a value that is not of its key's type.
+func (c *checker) wrong(k *key, at hcl.Range, got, detail string) (any, bool) {
+	name := typeWords[k.typ].name
+	if detail == "" {
+		detail = fmt.Sprintf("It looks like %s.", typeWords[k.typ].example)
+	}
+	c.err(at, detail, "%s is no %s", got, name)
+	return nil, false
+}
+
+func (c *checker) flag(k *key, e hclsyntax.Expression) (any, bool) {
+	if l, ok := e.(*hclsyntax.LiteralValueExpr); ok && l.Val.Type() == cty.Bool && !l.Val.IsNull() {
+		return l.Val.True(), true
+	}
+	detail := fmt.Sprintf("Write %s = true or %s = false", k.name, k.name)
+	if s, ok := literalText(e); ok && (s == "true" || s == "false") {
+		detail = fmt.Sprintf("Write %s, without quotes.", s)
+	}
+	c.err(e.Range(), detail, "%s is true or false", k.name)
+	return nil, false
+}
+
+func (c *checker) int(k *key, e hclsyntax.Expression) (any, bool) {
+	s, ok := number(e)
+	if !ok {
+		detail := fmt.Sprintf("Write %s = %s", k.name, k.example)
+		if t, ok := literalText(e); ok {
+			if _, err := strconv.Atoi(t); err == nil {
+				detail = fmt.Sprintf("Write %s, without quotes.", t)
+			}
+		}
+		c.err(e.Range(), detail, "%s takes a number", k.name)
+		return nil, false
+	}
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err != nil || n < k.min || n > k.max {
+		c.err(e.Range(), fmt.Sprintf("%s is %d to %d.", sentence(k.name), k.min, k.max), "%s is out of range", s)
+		return nil, false
+	}
+	return int(n), true
+}
+
+func (c *checker) port(k *key, e hclsyntax.Expression) (any, bool) {
+	if s, ok := number(e); ok {
+		n, err := strconv.ParseUint(s, 10, 16)
+		if err != nil || n == 0 {
+			return c.wrong(k, e.Range(), s, "Ports are 1 to 65535.")
+		}
+		return PortRange{uint16(n), uint16(n)}, true
+	}
+	s, ok := c.text(k, e)
+	if !ok {
+		return nil, false
+	}
+	from, to, isRange := strings.Cut(s, "-")
+	a, errA := strconv.ParseUint(strings.TrimSpace(from), 10, 16)
+	b, errB := strconv.ParseUint(strings.TrimSpace(to), 10, 16)
+	got := fmt.Sprintf("%q", s)
+	switch {
+	case !isRange && errA == nil && a > 0:
+		return c.wrong(k, e.Range(), got, fmt.Sprintf("Write %d, without quotes.", a))
+	case strings.Contains(s, ",") && allPorts(s):
+		return c.wrong(k, e.Range(), got, fmt.Sprintf("A list: [%s]", strings.Join(splitTrim(s, ","), ", ")))
+	case !isRange:
+		return c.wrong(k, e.Range(), got, `Ports are numbers, 1 to 65535: 443, or "10000-20000".`)
+	case errA != nil || errB != nil || a == 0 || b == 0:
+		return c.wrong(k, e.Range(), got, "Ports are 1 to 65535.")
+	case a > b:
+		return c.wrong(k, e.Range(), got, fmt.Sprintf("The lower one first: \"%d-%d\"", b, a))
+	case s != fmt.Sprintf("%d-%d", a, b):
+		return c.wrong(k, e.Range(), got, fmt.Sprintf("Write \"%d-%d\"", a, b))
+	}
+	return PortRange{uint16(a), uint16(b)}, true
+}
+
+func allPorts(s string) bool {
+	for _, p := range splitTrim(s, ",") {
+		if n, err := strconv.ParseUint(p, 10, 16); err != nil || n == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+func splitTrim(s, sep string) []string {
+	parts := strings.Split(s, sep)
+	for i := range parts {
+		parts[i] = strings.TrimSpace(parts[i])
+	}
+	return parts
+}
+
+func (c *checker) protocol(k *key, e hclsyntax.Expression) (any, bool) {
+	of := map[string]Protocol{"tcp": TCP, "udp": UDP, "icmp": ICMP}
+	if k.words != nil { // of forwards
+		delete(of, "icmp")
+	}
+	if s, ok := number(e); ok && k.words == nil {
+		n, err := strconv.ParseUint(s, 10, 8)
+		if err != nil || n == 0 {
+			return c.wrong(k, e.Range(), s, "IANA's protocol numbers are 1 to 255.")
+		}
+		return Protocol(n), true
+	}
+	s, ok := c.text(k, e)
+	if !ok {
+		return nil, false
+	}
+	if p, ok := of[s]; ok {
+		return p, true
+	}
+	detail := `It is "tcp" or "udp".`
+	if k.words == nil {
+		detail = `It is "tcp", "udp", "icmp" or one of IANA's numbers.`
+	}
+	return c.wrong(k, e.Range(), fmt.Sprintf("%q", s), detail)
+}
+
+// fromText reads what stands between quotes.
+func (c *checker) fromText(k *key, s string, at hcl.Range) (any, bool) {
+	switch k.typ {
+	case typeWord:
+		return c.word(k, s, at)
+	case typeDuration:
+		return c.duration(k, s, at)
+	case typeText:
+		if n := int64(len(s)); k.max > 0 && (n < k.min || n > k.max) {
+			c.err(at, fmt.Sprintf("It has %d to %d bytes.", k.min, k.max), "%q is no %s", s, k.name)
+			return nil, false
+		}
+		return s, true
+	case typeDomain:
+		return c.domain(k, s, at)
+	case typeLabel:
+		return c.dnsLabel(k, s, at)
+	case typeZone:
+		return c.zone(k, s, at)
+	case typeIP:
+		return c.ip(k, s, at)
+	case typeIPLen:
+		return c.ipLen(k, s, at)
+	case typePrefix:
+		return c.prefix(k, s, at)
+	case typeMAC:
+		return c.mac(k, s, at)
+	case typeRange:
+		return c.ipRange(k, s, at)
+	case typeTarget:
+		return c.target(k, s, at)
+	case typeServer:
+		return c.server(k, s, at)
+	case typeInterface:
+		return c.iface(k, s, at)
+	}
+	return c.wrong(k, at, fmt.Sprintf("%q", s), "")
+}
+
+func quotedWords(k *key, join string) string {
+	var q []string
+	for _, w := range k.words {
+		if !w.later {
+			q = append(q, strconv.Quote(w.text))
+		}
+	}
+	return strings.Join(q, join)
+}
+
+func (c *checker) word(k *key, s string, at hcl.Range) (any, bool) {
+	var all []string
+	for _, w := range k.words {
+		if w.text == s && w.later {
+			c.later(at, fmt.Sprintf("%s = %q", k.name, s))
+			return nil, false
+		}
+		if w.text == s {
+			return s, true
+		}
+		all = append(all, w.text)
+	}
+	detail := fmt.Sprintf("It is %s.", quotedWords(k, " or "))
+	if near := nearest(s, all); near != "" {
+		detail = fmt.Sprintf("Did you mean %q? %s", near, detail)
+	}
+	c.err(at, detail, "%q is no %s", s, k.name)
+	return nil, false
+}
+
+// units of times, largest first.
+var units = []struct {
+	name string
+	of   int64
+}{{"d", day}, {"h", hour}, {"m", mnt}, {"s", sec}, {"ms", ms}}
+
+func (c *checker) duration(k *key, s string, at hcl.Range) (any, bool) {
+	d, ok := parseDuration(s)
+	if !ok {
+		if s != "" && strings.Trim(s, "0123456789") == "" {
+			c.err(at, fmt.Sprintf("Times have a unit: %q%s (also h, d).", s+"s", durationHints(s)), "%s of what?", s)
+			return nil, false
+		}
+		return c.wrong(k, at, fmt.Sprintf("%q", s), `Times look like "250ms", "30s", "5m", "12h", "7d".`)
+	}
+	if int64(d) < k.min || int64(d) > k.max {
+		c.err(at, fmt.Sprintf("%s is %s to %s.", sentence(k.name), durationText(k.min), durationText(k.max)), "%s is out of range", s)
+		return nil, false
+	}
+	return d, true
+}
+
+// parseDuration reads "1h30m": whole numbers, each with its unit, larger ones first.
+func parseDuration(s string) (time.Duration, bool) {
+	var d int64
+	last := -1
+	for s != "" {
+		n := 0
+		for n < len(s) && '0' <= s[n] && s[n] <= '9' {
+			n++
+		}
+		v, err := strconv.ParseInt(s[:n], 10, 32)
+		if err != nil {
+			return 0, false
+		}
+		s = s[n:]
+		n = 0
+		for n < len(s) && 'a' <= s[n] && s[n] <= 'z' {
+			n++
+		}
+		u := slices.IndexFunc(units, func(u struct {
+			name string
+			of   int64
+		}) bool {
+			return u.name == s[:n]
+		})
+		if u <= last {
+			return 0, false
+		}
+		last, s = u, s[n:]
+		if v > (1<<62)/units[u].of {
+			return 0, false
+		}
+		if d += v * units[u].of; d > 1<<62 {
+			return 0, false
+		}
+	}
+	return time.Duration(d), last >= 0
+}
+
+func durationText(d int64) string {
+	for _, u := range units {
+		if d >= u.of && d%u.of == 0 {
+			return fmt.Sprintf("%d%s", d/u.of, u.name)
+		}
+	}
+	return "0s"
+}
+
+// literalText returns the text of a quoted string without templates.
+func literalText(e hclsyntax.Expression) (string, bool) {
+	t, ok := e.(*hclsyntax.TemplateExpr)
+	if !ok {
+		return "", false
+	}
+	var b strings.Builder
+	for _, p := range t.Parts {
+		l, ok := p.(*hclsyntax.LiteralValueExpr)
+		if !ok || l.Val.Type() != cty.String || l.Val.IsNull() || !l.Val.IsKnown() {
+			return "", false
+		}
+		b.WriteString(l.Val.AsString())
+	}
+	return b.String(), true
+}
+
+// number returns the digits of a whole number, with its sign.
+func number(e hclsyntax.Expression) (string, bool) {
+	sign := ""
+	if u, ok := e.(*hclsyntax.UnaryOpExpr); ok && u.Op == hclsyntax.OpNegate {
+		sign, e = "-", u.Val
+	}
+	l, ok := e.(*hclsyntax.LiteralValueExpr)
+	if !ok || l.Val.IsNull() || !l.Val.IsKnown() || l.Val.Type() != cty.Number {
+		return "", false
+	}
+	f := l.Val.AsBigFloat()
+	if f.IsInf() || f.MantExp(nil) > 128 {
+		return sign + f.Text('g', 6), true // far out of any range, and not worth its digits
+	}
+	if n, acc := f.Int(nil); acc == big.Exact {
+		return sign + n.String(), true
+	}
+	return sign + f.Text('g', 6), true
+}
+
+// traversalText is how a reference was written.
+func traversalText(t hcl.Traversal) string {
+	var b strings.Builder
+	for _, step := range t {
+		switch s := step.(type) {
+		case hcl.TraverseRoot:
+			b.WriteString(s.Name)
+		case hcl.TraverseAttr:
+			b.WriteString("." + s.Name)
+		default:
+			b.WriteString("[...]")
+		}
+	}
+	return b.String()
+}
+
+// article puts a or an before a type's name.
+func article(s string) string {
+	if s == "text" || strings.HasPrefix(s, "true") {
+		return s
+	}
+	if strings.ContainsRune("aeiou", rune(s[0])) {
+		return "an " + s
+	}
+	return "a " + s
+}
