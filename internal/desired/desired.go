@@ -16,11 +16,11 @@ import (
 // Names and numbers that weir owns in a kernel. What does not carry one of them
 // is not weir's, and is left alone.
 const (
-	NSPrefix   = "wan-" // wan-NAME is the namespace of WAN NAME
-	CableInner = "lan"  // the cable's end inside a WAN's namespace
-	RouteProto = 87     // rtm_protocol of our routes and rules (rtnetlink(7)); free in iproute2's rt_protos
-	TableBase  = 87000  // routing table of the WAN with index k is TableBase + k
-	RulePref   = 8700   // first ip rule priority of ours; the last is RulePref + 999
+	NSPrefix   = "wan-"             // wan-NAME is the namespace of WAN NAME
+	CableInner = ruleset.CableInner // the cable's end inside a WAN's namespace
+	RouteProto = 87                 // rtm_protocol of our routes and rules (rtnetlink(7)); free in iproute2's rt_protos
+	TableBase  = 87000              // routing table of the WAN with index k is TableBase + k
+	RulePref   = 8700               // first ip rule priority of ours in main; the last is RulePref + 1023
 )
 
 // Desired is the wanted content of every namespace of ours, main first, then

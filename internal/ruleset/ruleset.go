@@ -33,3 +33,11 @@ type Set struct {
 	Name     string
 	Elements []string
 }
+
+// Refusals are told to nflog group LogGroup; the prefix is LogPrefix and the
+// name of what refused: "block.bedtime" for a rule of the file, and names with
+// more than one dot for the rest: "lan.guest.refused", "wan.fiber.closed".
+const (
+	LogGroup  = 87
+	LogPrefix = "weir "
+)

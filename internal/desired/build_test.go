@@ -1,0 +1,118 @@
+package desired_test
+
+import (
+	"flag"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"weir/internal/config"
+	"weir/internal/desired"
+	"weir/internal/state"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew; read the diff: it is the firewall")
+
+// house parses a file of testdata, and gives a state in which all its lines
+// work: what the file leaves to an ISP is made up, told apart by the line's
+// place in the file.
+func house(tb testing.TB, name string) (*config.Config, state.State) {
+	tb.Helper()
+	path := filepath.Join("testdata", name+".hcl")
+	src, err := os.ReadFile(path)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	files := []config.File{{Name: path, Src: src}}
+	c, diags := config.Parse(files...)
+	if diags.HasErrors() {
+		tb.Fatal(diags.Format(files))
+	}
+	s := state.State{
+		ULA:     netip.MustParsePrefix("fd57:e1:a::/48"),
+		Index:   map[string]uint8{},
+		WANs:    map[string]state.WAN{},
+		Machine: state.Machine{VLAN: true, Bridge: true, ConntrackMax: true},
+		Use4:    c.WANs[0].Name,
+		Use6:    c.WANs[0].Name,
+	}
+	for i, w := range c.WANs {
+		s.Index[w.Name] = uint8(i + 1)
+		known := state.WAN{V4: state.Line{Up: true}, V6: state.Line{Up: w.IPv6.Method != config.MethodNone}}
+		if w.IPv4.Method == config.MethodDHCP {
+			gw := netip.AddrFrom4([4]byte{100, 64, byte(i + 1), 1})
+			known.V4.Addr = []netip.Prefix{netip.PrefixFrom(netip.AddrFrom4([4]byte{100, 64, byte(i + 1), 10}), 24)}
+			known.V4.Routes = []state.Route{{Dst: netip.MustParsePrefix("0.0.0.0/0"), Gateway: gw}}
+			known.V4.DNS = []netip.Addr{gw}
+		}
+		if w.IPv6.Method == config.MethodAuto || w.IPv6.Method == config.MethodSLAAC {
+			known.V6.Addr = []netip.Prefix{netip.MustParsePrefix(fmt.Sprintf("2001:db8:%d::10/64", i+1))}
+		}
+		s.WANs[w.Name] = known
+	}
+	return c, s
+}
+
+func TestGolden(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.hcl")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no files", err)
+	}
+	for _, f := range files {
+		name := strings.TrimSuffix(filepath.Base(f), ".hcl")
+		t.Run(name, func(t *testing.T) {
+			got := render(desired.Build(house(t, name)))
+			golden := filepath.Join("testdata", name+".golden")
+			if *update {
+				if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(golden)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d := cmp.Diff(string(want), got); d != "" {
+				t.Errorf("- golden, + built (go test -update writes it anew):\n%s", d)
+			}
+		})
+	}
+}
+
+// render writes a Desired for people: a line per object, zero fields left out.
+func render(d desired.Desired) string {
+	var b strings.Builder
+	for _, n := range d.Notes {
+		fmt.Fprintf(&b, "note: %s\n", n)
+	}
+	for _, n := range d.Namespaces {
+		fmt.Fprintf(&b, "\n== namespace %q\n", n.Name)
+		for _, of := range []any{n.Links, n.Addrs, n.Routes, n.Rules, n.Sysctls} {
+			v := reflect.ValueOf(of)
+			for i := range v.Len() {
+				fmt.Fprintf(&b, "%s%s\n", strings.ToLower(v.Index(i).Type().Name()), fields(v.Index(i)))
+			}
+		}
+		for _, s := range n.Table.Sets {
+			fmt.Fprintf(&b, "set %s { %s }\n", s.Name, strings.Join(s.Elements, ", "))
+		}
+		b.WriteString(n.Table.Text)
+	}
+	return b.String()
+}
+
+func fields(v reflect.Value) string {
+	var b strings.Builder
+	for i := range v.NumField() {
+		if !v.Field(i).IsZero() {
+			fmt.Fprintf(&b, " %s=%v", v.Type().Field(i).Name, v.Field(i))
+		}
+	}
+	return b.String()
+}

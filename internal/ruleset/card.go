@@ -1,0 +1,99 @@
+package ruleset
+
+import (
+	"fmt"
+)
+
+// CableInner is the cable's end inside a WAN's namespace.
+const CableInner = "lan"
+
+// MarkHome marks, within a WAN's namespace, what goes home: over the cable to
+// main. Marks do not cross the cable, so it meets none of main's.
+const MarkHome = MarkIn
+
+// Card writes the ruleset of a WAN's namespace, a line card without state: no
+// rule may use conntrack, or the kernel tracks every packet a second time.
+func Card(h House, w WAN) Table {
+	t := &table{}
+	port, cable := fmt.Sprintf("%q", w.Port), fmt.Sprintf("%q", CableInner)
+
+	// Without translation the LANs' own addresses are asked for by this line.
+	open := map[family]bool{}
+	for _, f := range families() {
+		var own []string
+		for _, a := range w.own(f) {
+			own = append(own, a.String())
+		}
+		t.set("own"+f.digit, "set", "type "+f.typ, own)
+		open[f] = !w.translates(f) && len(f.of(h.lanPrefixes())) > 0
+	}
+	lans := func(f family, side string) string {
+		return oneOf(f.word+" "+side, f.of(disjoint(h.lanPrefixes())))
+	}
+
+	arrive := t.chain("arrive", "filter hook prerouting priority -300; policy accept")
+	for _, f := range families() {
+		arrive.add("own"+f.digit, "iifname", port, f.word, "daddr @own"+f.digit, "goto hand_over")
+		if open[f] {
+			arrive.add("lans"+f.digit, "iifname", port, lans(f, "daddr"), home())
+		}
+	}
+	over := t.chain("hand_over", "")
+	if w.DHCP4 {
+		over.add("keep.dhcp", "meta nfproto ipv4 udp sport 67 udp dport 68 accept")
+	}
+	over.add("keep.ping4", "icmp type 8 accept")
+	over.add("keep.icmpv6", "icmpv6 type { 128, 130, 134, 135, 136, 137 } accept")
+	over.add("home", home())
+
+	// Errors about what the house sends are made here, for an address that is
+	// here: they would never arrive (path MTU discovery would fail in silence).
+	errors := t.chain("errors", "route hook output priority -150; policy accept")
+	errors.add("error4", "ip daddr @own4 icmp type { 3, 11, 12 }", home())
+	errors.add("error6", "ip6 daddr @own6 icmpv6 type { 1, 2, 3, 4 }", home())
+	for _, f := range families() {
+		if open[f] {
+			errors.add("error.lans"+f.digit, lans(f, "daddr"), "meta l4proto { 1, 58 }", home())
+		}
+	}
+
+	// Nothing of the house leaves but under the line's own address, whatever
+	// else goes wrong.
+	through := t.chain("through", "filter hook forward priority 0; policy drop")
+	for _, f := range families() {
+		through.add("out"+f.digit, "iifname", cable, "oifname", port, f.word, "saddr @own"+f.digit, "accept")
+		if open[f] {
+			through.add("out.lans"+f.digit, "iifname", cable, "oifname", port, lans(f, "saddr"), "accept")
+		}
+	}
+	through.add("in", "iifname", port, "oifname", cable, fmt.Sprintf("meta mark and 0x%03x == 0x%03x accept", MarkHome, MarkHome))
+
+	here := t.chain("here", "filter hook input priority 0; policy drop")
+	here.add("lo", "iifname \"lo\" accept")
+	here.add("nd", "icmpv6 type { 130, 134, 135, 136, 137 } accept")
+	here.add("ping4", "iifname", port, "icmp type 8 limit rate 100/second burst 50 packets accept")
+	here.add("ping6", "iifname", port, "icmpv6 type 128 limit rate 100/second burst 50 packets accept")
+	if w.DHCP4 {
+		here.add("dhcp", "iifname", port, "meta nfproto ipv4 udp sport 67 udp dport 68 accept")
+	}
+
+	// What this namespace says itself: discovery, echo replies, errors, DHCP.
+	leave := t.chain("leave", "filter hook output priority 0; policy drop")
+	leave.add("leave.lo", "oifname \"lo\" accept")
+	leave.add("leave.cable", "oifname", cable, "meta l4proto { 1, 58 } accept")
+	leave.add("leave.icmp", "oifname", port, "ip saddr @own4 icmp type { 0, 3, 11, 12 } accept")
+	leave.add("leave.icmpv6", "oifname", port, "icmpv6 type { 1, 2, 3, 4, 129, 131, 132, 133, 135, 136, 143 } accept")
+	if w.DHCP4 {
+		leave.add("leave.dhcp", "oifname", port, "meta nfproto ipv4 udp sport 68 udp dport 67 accept")
+	}
+
+	// Here and not in main: the route back is by this line and no other, so
+	// "rt mtu", which takes the smaller of both directions, is right for the SYN
+	// and for its answer.
+	t.chain("clamp", "filter hook postrouting priority -150; policy accept").
+		add("mss", "tcp flags & (syn | rst) == syn tcp option maxseg size set rt mtu")
+	return t.table()
+}
+
+// home is the statement that sends a packet over the cable.
+func home() string { return mark("meta", MarkHome) + " accept" }

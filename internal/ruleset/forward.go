@@ -1,0 +1,96 @@
+package ruleset
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"weir/internal/config"
+)
+
+// forward writes a forward: in asked for what comes in by a line, in hairpin
+// for what a LAN asks for by a line's address.
+func (m *mainTable) forward(asked, hairpin *chain, fwd config.Forward) {
+	var on []string
+	for _, w := range m.WANs {
+		if slices.Contains(fwd.On, w.Name) {
+			on = append(on, w.Name)
+		}
+	}
+	if len(on) == 0 {
+		return
+	}
+	all := len(on) == len(m.WANs)
+	name := "forward." + fwd.Name
+	count := m.counter(name)
+	for _, f := range families() {
+		to := fwd.To4
+		if f == v6 {
+			to = m.Config.ForwardTo6(&fwd, m.ULA)
+		}
+		if !to.IsValid() {
+			continue
+		}
+		from := []match{{}}
+		if fwd.From != nil {
+			from = byAddress(m.ends(fwd.From).addr, "saddr")
+		}
+		from = pairs(from, []match{{f.nfproto, f.digit}})
+		n := 0
+		for _, o := range openings(fwd, to) {
+			for _, s := range from {
+				id := name + f.digit + nth(n)
+				n++
+				act := strings.Join([]string{s.text, o.match, count, "dnat", f.word, "to", o.to}, " ")
+				if all {
+					asked.add(id, act)
+				} else {
+					asked.add(id, oneOf("iifname", quoted(on)), act)
+				}
+				switch {
+				case !fwd.Hairpin:
+				case all:
+					hairpin.add(id+".hairpin", act)
+				default:
+					for _, w := range on {
+						hairpin.add(id+".hairpin."+w, fmt.Sprintf("%s daddr @wan%s.%s", f.word, f.digit, w), act)
+					}
+				}
+			}
+		}
+	}
+}
+
+// opening is the part of a forward that one rule can say.
+type opening struct {
+	match string // protocol and ports
+	to    string // where to
+}
+
+// openings splits a forward into the ports that keep their number and those
+// that change it. nft has no "plus": a port that changes is looked up.
+func openings(fwd config.Forward, to netip.Addr) []opening {
+	var kept, moved []config.PortRange
+	var pairs []string
+	for i, p := range fwd.Port {
+		t := fwd.ToPort[i]
+		if t.From == p.From {
+			kept = append(kept, p)
+			continue
+		}
+		moved = append(moved, p)
+		for n := range int(p.To) - int(p.From) + 1 {
+			pairs = append(pairs, fmt.Sprintf("%d : %d", int(p.From)+n, int(t.From)+n))
+		}
+	}
+	var out []opening
+	if len(kept) > 0 {
+		out = append(out, opening{protocols(fwd.Protocol, kept), to.String()})
+	}
+	if len(moved) > 0 {
+		out = append(out, opening{protocols(fwd.Protocol, moved),
+			fmt.Sprintf("%s : th dport map { %s }", to, strings.Join(pairs, ", "))})
+	}
+	return out
+}

@@ -1,0 +1,149 @@
+package ruleset
+
+import (
+	"net/netip"
+	"slices"
+
+	"weir/internal/config"
+)
+
+// House is what the rulesets are made from: the file, and what desired.Build
+// worked out from it and the state.
+type House struct {
+	Config *config.Config
+	WANs   []WAN          // in file order
+	LANs   []LAN          // in file order
+	Cable  []netip.Prefix // the cables' networks
+	ULA    netip.Prefix   // the house's /48; invalid while it has none
+}
+
+// WAN is a line as the rulesets see it. Addresses of a family that the house
+// does not have are the zero Addr.
+type WAN struct {
+	Name  string // also the name of the cable in main
+	Port  string // the link to the ISP, in the WAN's namespace
+	Index uint8
+
+	Near4, Far4, Near6, Far6 netip.Addr // the cable's ends: in main, in the WAN's namespace
+
+	// Own are the line's current addresses with their networks, the one used
+	// for translation first.
+	Own []netip.Prefix
+
+	Translate4, Translate6 bool
+	DHCP4                  bool         // gets its address by DHCPv4
+	Resolver               []netip.Addr // the line's own DNS servers
+}
+
+// LAN is a network of the house.
+type LAN struct {
+	Name  string
+	Link  string         // the link that carries it in main
+	Addr  []netip.Prefix // the gateway's addresses there, with their networks
+	Reach []config.Place
+}
+
+func (w WAN) near(f family) netip.Addr {
+	if f == v4 {
+		return w.Near4
+	}
+	return w.Near6
+}
+
+func (w WAN) far(f family) netip.Addr {
+	if f == v4 {
+		return w.Far4
+	}
+	return w.Far6
+}
+
+func (w WAN) translates(f family) bool {
+	if f == v4 {
+		return w.Translate4
+	}
+	return w.Translate6
+}
+
+// own returns the line's addresses of a family, without their networks.
+func (w WAN) own(f family) []netip.Addr {
+	var out []netip.Addr
+	for _, p := range w.Own {
+		if f.holds(p.Addr()) {
+			out = append(out, p.Addr())
+		}
+	}
+	return out
+}
+
+// resolver returns the line's first DNS server of a family.
+func (w WAN) resolver(f family) netip.Addr {
+	for _, a := range w.Resolver {
+		if f.holds(a) {
+			return a
+		}
+	}
+	return netip.Addr{}
+}
+
+func (h House) cables() []string {
+	out := make([]string, len(h.WANs))
+	for i, w := range h.WANs {
+		out[i] = w.Name
+	}
+	return quoted(out)
+}
+
+func (h House) lanLinks() []string {
+	out := make([]string, len(h.LANs))
+	for i, l := range h.LANs {
+		out[i] = l.Link
+	}
+	return quoted(out)
+}
+
+// lanPrefixes are the networks of all LANs.
+func (h House) lanPrefixes() []netip.Prefix {
+	var out []netip.Prefix
+	for _, l := range h.LANs {
+		for _, p := range l.Addr {
+			out = append(out, p.Masked())
+		}
+	}
+	return out
+}
+
+// hairpins are the addresses by which a LAN may ask for a forward: those of
+// all lines, but not one that lies in a LAN's own network, where it may well
+// be the address of a device there (the ISP uses the LAN's range).
+func (h House) hairpins(w WAN, f family) []string {
+	lans := h.lanPrefixes()
+	var out []string
+	for _, a := range w.own(f) {
+		if !inside(a, lans) {
+			out = append(out, a.String())
+		}
+	}
+	return out
+}
+
+// impossible are the sources that cannot come in by a line: the house's own
+// networks and addresses. What lies in the line's own network is possible
+// there (the ISP uses the LAN's range, or both ISPs use one), but its own
+// addresses never are. Loopback, multicast and unspecified sources are the
+// kernel's to drop (ip_route_input_slow, ip6_rcv_core).
+func (h House) impossible(w WAN, f family) []string {
+	var own, nets, out []netip.Prefix
+	for _, p := range w.Own {
+		own, nets = append(own, single(p.Addr())), append(nets, p.Masked())
+	}
+	ours := slices.Concat(h.lanPrefixes(), h.Cable)
+	for _, o := range h.WANs {
+		for _, p := range o.Own {
+			ours = append(ours, single(p.Addr()))
+		}
+	}
+	for _, p := range ours {
+		out = append(out, subtract(p, nets)...)
+	}
+	return f.of(disjoint(append(out, own...)))
+}

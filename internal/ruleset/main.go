@@ -1,0 +1,408 @@
+package ruleset
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"weir/internal/config"
+)
+
+// Main writes the ruleset of the namespace that holds all state.
+//
+// A packet is judged in the order the language gives: established; spoofed or
+// invalid; the user's rules; forwards; reach; else refused. Only the first
+// packet of a connection comes further than the first of these.
+func Main(h House) Table {
+	m := mainTable{House: h, table: &table{}}
+	m.sets()
+	m.marks()
+	m.translateIn()
+	m.translateOut()
+	m.through()
+	m.here()
+	m.zones()
+	return m.table.table()
+}
+
+type mainTable struct {
+	House
+	*table
+}
+
+func (m *mainTable) sets() {
+	for _, f := range families() {
+		var all, source, resolver []string
+		for _, w := range m.WANs {
+			asked := m.hairpins(w, f)
+			all = append(all, asked...)
+			var own []string
+			for _, a := range w.own(f) {
+				own = append(own, a.String())
+			}
+			m.set("wan"+f.digit+"."+w.Name, "set", "type "+f.typ, own)
+			m.set("spoof"+f.digit+"."+w.Name, "set", "type "+f.typ+"; flags interval", m.impossible(w, f))
+			if len(own) > 0 && w.translates(f) {
+				source = append(source, fmt.Sprintf("%q : %s", w.Name, own[0]))
+			}
+			if r := w.resolver(f); r.IsValid() && w.far(f).IsValid() {
+				resolver = append(resolver, fmt.Sprintf("%s : %s", w.far(f), r))
+			}
+		}
+		m.set("own"+f.digit, "set", "type "+f.typ, all)
+		m.set("source"+f.digit, "map", "type ifname : "+f.typ, source)
+		m.set("resolver"+f.digit, "map", fmt.Sprintf("type %s : %s", f.typ, f.typ), resolver)
+	}
+}
+
+// mark writes a statement that sets our bits of a mark, and no others.
+func mark(of string, value uint32) string {
+	return fmt.Sprintf("%s mark set %s mark and 0x%08x or 0x%08x", of, of, ^uint32(MarkMask), value)
+}
+
+// marks pins each flow to its line: by the conntrack mark that its first packet
+// leaves, by the cable it comes in or goes out by.
+func (m *mainTable) marks() {
+	if len(m.WANs) == 0 {
+		return
+	}
+	zone := m.chain("zone", "filter hook prerouting priority -300; policy accept")
+	for _, w := range m.WANs {
+		// Two lines may have one and the same address: a peer's connections by
+		// one and by the other differ in nothing else.
+		zone.add("zone."+w.Name, fmt.Sprintf("iifname %q ct original zone set %d", w.Name, w.Index))
+	}
+	var lines []string
+	for _, w := range m.WANs {
+		lines = append(lines, fmt.Sprintf("0x%03x : goto pin.%s", w.Index, w.Name),
+			fmt.Sprintf("0x%03x : goto back.%s", MarkIn|uint32(w.Index), w.Name))
+	}
+	byMark := fmt.Sprintf("ct mark and 0x%03x vmap { %s }", MarkIndex|MarkIn, strings.Join(lines, ", "))
+
+	in := m.chain("pin_in", "filter hook prerouting priority -150; policy accept")
+	for _, w := range m.WANs {
+		in.add("mark.in."+w.Name, fmt.Sprintf("iifname %q ct state new", w.Name), mark("ct", MarkIn|uint32(w.Index)))
+	}
+	in.add("pin", "iifname !=", anyOf(m.cables()), byMark)
+
+	self := m.chain("pin_self", "route hook output priority -150; policy accept")
+	for _, f := range families() {
+		for _, w := range m.WANs {
+			if far := w.far(f); far.IsValid() {
+				self.add("resolver.mark"+f.digit+"."+w.Name, f.word+" daddr", far.String(), "meta l4proto { 6, 17 } th dport 53",
+					mark("meta", MarkBound|uint32(w.Index)), "accept")
+			}
+		}
+	}
+	self.add("pin.self", byMark)
+
+	// Not over a mark that is there: while a line is being given up, a datagram
+	// of a flow that has no answer yet would else take the new line's mark with
+	// the old line's address, and escape the deletion by mark.
+	out := m.chain("pin_out", "filter hook postrouting priority -150; policy accept")
+	for _, w := range m.WANs {
+		out.add("mark.out."+w.Name, fmt.Sprintf("oifname %q ct state new ct mark and 0x%03x == 0", w.Name, MarkIndex|MarkIn),
+			mark("ct", uint32(w.Index)))
+	}
+	for _, w := range m.WANs {
+		m.chain("pin."+w.Name, "").add("pin."+w.Name, mark("meta", uint32(w.Index)))
+		m.chain("back."+w.Name, "").add("back."+w.Name, mark("meta", MarkIn|uint32(w.Index)))
+	}
+}
+
+// translateIn undoes nothing: it says where new connections to the lines' own
+// addresses go. What no rule here claims keeps its destination and is refused.
+func (m *mainTable) translateIn() {
+	if len(m.WANs) == 0 {
+		return
+	}
+	in := m.chain("translate_in", "nat hook prerouting priority -100; policy accept")
+	asked := m.chain("asked", "")
+	hairpin := m.chain("hairpin", "")
+	for _, f := range families() {
+		for _, w := range m.WANs {
+			in.add("asked"+f.digit+"."+w.Name, fmt.Sprintf("iifname %q %s daddr @wan%s.%s goto asked", w.Name, f.word, f.digit, w.Name))
+		}
+		if len(m.LANs) > 0 {
+			in.add("hairpin"+f.digit, oneOf("iifname", m.lanLinks()), fmt.Sprintf("%s daddr @own%s goto hairpin", f.word, f.digit))
+		}
+	}
+	for _, fwd := range m.Config.Forwards {
+		m.forward(asked, hairpin, fwd)
+	}
+	for _, r := range m.Config.Rules {
+		m.toSelf(asked, r)
+	}
+
+	// A line's resolver is asked under the address of its cable's far end.
+	resolver := m.chain("resolver", "nat hook output priority -100; policy accept")
+	for _, f := range families() {
+		resolver.add("resolver"+f.digit, "meta l4proto { 6, 17 } th dport 53 dnat", f.word, "to", f.word, "daddr map @resolver"+f.digit)
+	}
+}
+
+// toSelf brings what a rule lets a line reach of the gateway itself to the
+// near end of the cable: the line's address is not local in main.
+func (m *mainTable) toSelf(asked *chain, r config.Rule) {
+	to := m.anywhere(r.To)
+	if r.Verb == config.Block || !to.any && !to.self {
+		return
+	}
+	from := m.anywhere(r.From)
+	var cables []string
+	for _, w := range m.WANs {
+		if from.any || slices.Contains(from.link, w.Name) {
+			cables = append(cables, w.Name)
+		}
+	}
+	sources := byAddress(from.addr, "saddr")
+	if len(cables) > 0 {
+		sources = append(sources, match{text: oneOf("iifname", quoted(cables))})
+	}
+	for _, f := range families() {
+		var near []string
+		for _, w := range m.WANs {
+			if a := w.near(f); a.IsValid() {
+				near = append(near, fmt.Sprintf("%q : %s", w.Name, a))
+			}
+		}
+		if len(near) == 0 {
+			continue
+		}
+		for i, s := range pairs(sources, []match{{f.nfproto, f.digit}}) {
+			asked.add(fmt.Sprintf("%s.self%s%s", ruleName(r), f.digit, nth(i)), s.text, protocols(r.Protocol, r.Port),
+				"dnat", f.word, "to iifname map { "+strings.Join(near, ", ")+" }")
+		}
+	}
+}
+
+// translateOut gives what leaves the line's address.
+func (m *mainTable) translateOut() {
+	out := m.chain("translate_out", "nat hook postrouting priority 100; policy accept")
+	for _, l := range m.LANs {
+		// Client and target share a LAN: answered directly, the client would
+		// not know the answer as one.
+		out.add("hairpin.back."+l.Name, fmt.Sprintf("iifname %q oifname %q ct status dnat masquerade", l.Link, l.Link))
+		if len(m.WANs) == 0 {
+			continue
+		}
+		// A peer outside whose address lies in the LAN's own network: the
+		// answer would be looked for in the LAN.
+		for _, f := range families() {
+			if nets := f.of(l.Addr); len(nets) > 0 {
+				out.add("overlap"+f.digit+"."+l.Name, oneOf("iifname", m.cables()), fmt.Sprintf("oifname %q", l.Link),
+					oneOf(f.word+" saddr", nets), "masquerade")
+			}
+		}
+	}
+	for _, f := range families() {
+		out.add("source"+f.digit, "snat", f.word, "to oifname map @source"+f.digit)
+	}
+}
+
+// ours are the links that weir judges; what passes between others is not its business.
+func (m *mainTable) ours() []string { return append(m.cables(), m.lanLinks()...) }
+
+// through judges what is forwarded.
+func (m *mainTable) through() {
+	c := m.chain("through", "filter hook forward priority 0; policy drop")
+	c.add("established", "ct state established,related accept")
+	ours := m.ours()
+	if len(ours) == 0 {
+		c.add("stranger", "accept")
+		return
+	}
+	c.add("stranger", "iifname !=", anyOf(ours), "oifname !=", anyOf(ours), "accept")
+	if len(m.WANs) > 0 {
+		// A packet of no known connection. It is said so to the inside, where a
+		// connection whose line died is mended the sooner for it.
+		cables := anyOf(m.cables())
+		c.add("invalid.in", "iifname", cables, "ct state invalid", m.counter("invalid.in"), "drop")
+		c.add("invalid.out", "oifname", cables, "ct state invalid meta l4proto 6", m.counter("invalid.out"), "reject with tcp reset")
+		c.add("invalid.out.other", "oifname", cables, "ct state invalid drop")
+	}
+	c.add("source", "iifname vmap", m.perZone("from"))
+	if len(m.WANs) > 0 {
+		not := ""
+		if len(m.LANs) > 0 {
+			not = "oifname != " + anyOf(m.lanLinks())
+		}
+		c.add("transit", "iifname", anyOf(m.cables()), not, "iifname vmap", m.perWAN("closed"))
+		for _, f := range families() {
+			if len(m.LANs) > 0 {
+				c.add("unclaimed"+f.digit, "iifname", anyOf(m.lanLinks()), f.word, "daddr @own"+f.digit, "ct status & dnat == 0 goto unclaimed")
+			}
+		}
+	}
+	// Of one link only (RFC 4890, 4.3.4): neighbour and listener discovery,
+	// router renumbering, node information.
+	c.add("icmpv6.link", "icmpv6 type { 130-140, 143 } drop")
+	c.add("rules", "jump rules_through")
+	if len(m.LANs) > 0 {
+		c.add("forwards", "iifname", anyOf(ours), "oifname", anyOf(m.lanLinks()), "ct status dnat accept")
+	}
+	c.add("reach", "iifname vmap", m.perZone("to"))
+	c.add("stranger.refused", m.counter("stranger.refused"), "goto refuse")
+
+	rules := m.chain("rules_through", "")
+	for _, r := range m.Config.Rules {
+		for i, p := range pairs(m.anywhere(r.From).sources(), m.anywhere(r.To).destinations()) {
+			m.judge(rules, r, "", i, p)
+		}
+	}
+	unclaimed := m.chain("unclaimed", "")
+	m.refuse(unclaimed, "unclaimed")
+}
+
+// here judges what is for the gateway itself. What comes from links that are
+// not weir's is let alone: the ssh session of whoever starts it may be among it.
+func (m *mainTable) here() {
+	c := m.chain("here", "filter hook input priority 0; policy accept")
+	ours := m.ours()
+	if len(ours) == 0 {
+		return
+	}
+	c.add("here.stranger", "iifname !=", anyOf(ours), "accept")
+	// Invalid is not judged: a session older than the first ruleset is.
+	c.add("here.established", "ct state established,related accept")
+	if len(m.WANs) > 0 {
+		c.add("cable.nd", "iifname", anyOf(m.cables()), "icmpv6 type { 135, 136 } accept")
+	}
+	if len(m.LANs) > 0 {
+		// What a link needs to work at all: DHCP, router and neighbour
+		// solicitation, listener reports (RFC 4890, 4.4.1). Before the check of
+		// sources, since a client without an address has none.
+		lans := anyOf(m.lanLinks())
+		c.add("lan.dhcp", "iifname", lans, "meta nfproto ipv4 udp dport 67 accept")
+		c.add("lan.nd", "iifname", lans, "icmpv6 type { 130-133, 135, 136, 143 } accept")
+	}
+	c.add("here.source", "iifname vmap", m.perZone("from"))
+	c.add("here.rules", "jump rules_here")
+	if len(m.LANs) > 0 {
+		lans := anyOf(m.lanLinks())
+		c.add("lan.dns", "iifname", lans, "meta l4proto { 6, 17 } th dport 53 accept")
+		c.add("lan.ping4", "iifname", lans, "icmp type 8 accept")
+		c.add("lan.ping6", "iifname", lans, "icmpv6 type 128 accept")
+	}
+	c.add("here.reach", "iifname vmap", m.perZone("at"))
+
+	var own []netip.Prefix
+	for _, l := range m.LANs {
+		own = append(own, l.Addr...)
+	}
+	rules := m.chain("rules_here", "")
+	for _, r := range m.Config.Rules {
+		for i, p := range pairs(m.anywhere(r.From).sources(), m.anywhere(r.To).here(own)) {
+			m.judge(rules, r, ".here", i, p)
+		}
+	}
+}
+
+// perZone is a verdict map from link to chain: PREFIX.lan.NAME and PREFIX.wan.NAME.
+func (m *mainTable) perZone(prefix string) string {
+	var out []string
+	for _, l := range m.LANs {
+		out = append(out, fmt.Sprintf("%q : jump %s.lan.%s", l.Link, prefix, l.Name))
+	}
+	for _, w := range m.WANs {
+		to := prefix + ".wan." + w.Name
+		if prefix != "from" {
+			to = "closed.wan." + w.Name
+		}
+		out = append(out, fmt.Sprintf("%q : jump %s", w.Name, to))
+	}
+	return "{ " + strings.Join(out, ", ") + " }"
+}
+
+func (m *mainTable) perWAN(prefix string) string {
+	var out []string
+	for _, w := range m.WANs {
+		out = append(out, fmt.Sprintf("%q : jump %s.wan.%s", w.Name, prefix, w.Name))
+	}
+	return "{ " + strings.Join(out, ", ") + " }"
+}
+
+// zones writes what each LAN may do, and how little each line.
+func (m *mainTable) zones() {
+	for _, l := range m.LANs {
+		name := "lan." + l.Name
+		m.drop(m.chain("from."+name, ""), name+".spoofed", "fib saddr . iif oif 0")
+
+		reach := m.ends(l.Reach)
+		to := m.chain("to."+name, "")
+		for i, d := range reach.destinations() {
+			to.add(name+".reach"+nth(i), d.text, "accept")
+		}
+		at := m.chain("at."+name, "")
+		for i, d := range reach.here(l.Addr) {
+			at.add(name+".reach.self"+nth(i), d.text, "accept")
+		}
+		m.refuse(to, name+".refused")
+		if !reach.self {
+			// Talk to everyone on the link, of which nothing is said to anyone.
+			at.add(name+".chatter", "meta pkttype { broadcast, multicast } drop")
+			m.refuse(at, name+".refused.self")
+		}
+	}
+	for _, w := range m.WANs {
+		name := "wan." + w.Name
+		from := m.chain("from."+name, "")
+		for _, f := range families() {
+			m.drop(from, name+".spoofed"+f.digit, fmt.Sprintf("%s saddr @spoof%s.%s", f.word, f.digit, w.Name))
+		}
+		m.drop(m.chain("closed."+name, ""), name+".closed", "")
+	}
+	c := m.chain("refuse", "")
+	c.add("refuse.tcp", "meta l4proto 6 reject with tcp reset")
+	c.add("refuse.other", "reject with icmpx type admin-prohibited")
+}
+
+// ruleName is how a rule of the user is called in comments, counters and the
+// log. A dot cannot be in a name of the file, so ours never meet the user's.
+func ruleName(r config.Rule) string { return string(r.Verb) + "." + r.Name }
+
+// judge writes a rule of the user.
+func (m *mainTable) judge(c *chain, r config.Rule, where string, i int, p match) {
+	name := ruleName(r)
+	text := strings.TrimSpace(p.text + " " + protocols(r.Protocol, r.Port))
+	id := name + where + nth(i)
+	verdict := "accept"
+	switch r.Verb {
+	case config.Block:
+		verdict = "drop"
+	case config.Reject:
+		verdict = "goto refuse"
+	}
+	if r.Verb != config.Allow {
+		c.add(id+".log", text, logged(name))
+	}
+	c.add(id, text, m.counter(name), verdict)
+}
+
+// logged is the statement that tells of a refusal: to nflog group 87, so many
+// of one rule that a person can read them.
+func logged(name string) string {
+	return fmt.Sprintf("limit rate 5/second burst 10 packets log prefix %q group %d", LogPrefix+name, LogGroup)
+}
+
+// refuse says no, politely: for the inside.
+func (m *mainTable) refuse(c *chain, name string) {
+	c.add(name+".log", logged(name))
+	c.add(name, m.counter(name), "goto refuse")
+}
+
+// drop says nothing.
+func (m *mainTable) drop(c *chain, name, text string) {
+	c.add(name+".log", text, logged(name))
+	c.add(name, text, m.counter(name), "drop")
+}
+
+// nth tells the parts of one rule apart: "", ".2", ".3"...
+func nth(i int) string {
+	if i == 0 {
+		return ""
+	}
+	return "." + strconv.Itoa(i+1)
+}
