@@ -1,0 +1,331 @@
+package failover
+
+import (
+	"net/netip"
+	"slices"
+	"time"
+)
+
+// Config is what the file says about failover. A family with no target is
+// never probed: its lines stay Untried, and in use as long as they have an
+// address and carrier.
+type Config struct {
+	WANs   []WAN
+	Prefer []string // names of WANs, best first; a WAN left out is probed and never chosen
+
+	HoldDown time.Duration // unbroken good time before going back
+
+	// Every is the time between two probes of the line in use. One in reserve
+	// is asked eight times as seldom, but at least every 2 s if Every is below
+	// that; a metered one every 30 s. An outage is acted on within Every and the
+	// silence that fells a line: 650 ms for an Every of up to 250 ms, 900 ms
+	// less Every up to 450 ms, 450 ms above that. With long or wildly uneven
+	// round trips it is the time-out, their mean and two mean deviations
+	// instead, if that is more.
+	Every time.Duration
+
+	Timeout time.Duration // 0: from measured round trips
+
+	Target4, Target6 []netip.Addr
+}
+
+// WAN is a WAN of the file.
+type WAN struct {
+	Name    string
+	Metered bool
+}
+
+// Probe is an order to send one echo request.
+type Probe struct {
+	ID     uint64 // never used twice by one Machine; Sent, Reply and Error name it
+	Line   LineID
+	Target netip.Addr
+}
+
+// Change is a verdict or a choice that is not what it was.
+type Change struct {
+	Line     LineID
+	From, To Verdict // both 0 if it is a choice
+
+	// A choice: the family's line in use went from one WAN to another; "" is none.
+	Choice         bool
+	FromWAN, ToWAN string
+
+	Why  string
+	Took time.Duration // how long the line was silent before it went Down; else 0
+}
+
+// Output is what Tick wants done.
+type Output struct {
+	Probes  []Probe   // send these now, in this order
+	Next    time.Time // call Tick again at this time, if nothing happens before; zero: no need
+	Changes []Change  // in the order in which they came about
+}
+
+// Machine judges all lines. It is not safe for concurrent use. Times given to
+// it must not go back; readings of a monotonic clock.
+type Machine struct {
+	cfg   Config
+	start time.Time
+	lines []*line // WANs in the file's order, IPv4 before IPv6
+	use   map[Family]*choice
+
+	lastID  uint64
+	asked   map[uint64]*asked
+	changes []Change
+	next    time.Time // what the last Tick asked for
+}
+
+type choice struct {
+	wan   string
+	since time.Time
+	why   string
+}
+
+const (
+	lateReply = 10 * time.Second       // how long an answer is waited for at all
+	stalled   = 50 * time.Millisecond  // a Tick later than this saw the machine stall
+	metered   = 30 * time.Second       // between probes of a metered line in reserve
+	reserve   = 2 * time.Second        // at most between probes of a line in reserve
+	eager     = 250 * time.Millisecond // at most between probes of a line not judged yet
+)
+
+// New makes a Machine. No line has an address yet, none is in use.
+func New(cfg Config, now time.Time) *Machine {
+	m := &Machine{start: now, asked: map[uint64]*asked{}, use: map[Family]*choice{}}
+	for _, f := range []Family{IPv4, IPv6} {
+		m.use[f] = &choice{since: now, why: "no line has an address yet"}
+	}
+	m.Configure(now, cfg)
+	return m
+}
+
+// Configure takes a changed file. What is known of lines that stay is kept; a
+// WAN that is gone is in use no longer.
+func (m *Machine) Configure(now time.Time, cfg Config) {
+	m.cfg = cfg
+	old := m.lines
+	m.lines = nil
+	for _, w := range cfg.WANs {
+		for _, f := range []Family{IPv4, IPv6} {
+			id := LineID{w.Name, f}
+			i := slices.IndexFunc(old, func(l *line) bool { return l.id == id })
+			var l *line
+			if i >= 0 {
+				l = old[i]
+			} else {
+				l = &line{id: id, verdict: Absent, since: now, why: "no address", fresh: true, next: now}
+			}
+			l.metered = w.Metered
+			addrs := cfg.Target4
+			if f == IPv6 {
+				addrs = cfg.Target6
+			}
+			l.setTargets(addrs)
+			m.lines = append(m.lines, l)
+		}
+	}
+	for id, p := range m.asked {
+		if !slices.Contains(m.lines, p.line) {
+			delete(m.asked, id)
+		}
+	}
+}
+
+// setTargets keeps the record of targets that stay, and forgets what waits for
+// those that are gone.
+func (l *line) setTargets(addrs []netip.Addr) {
+	var ts []*target
+	for _, a := range addrs {
+		i := slices.IndexFunc(l.targets, func(t *target) bool { return t.addr == a })
+		if i >= 0 {
+			ts = append(ts, l.targets[i])
+		} else {
+			ts = append(ts, &target{addr: a})
+		}
+	}
+	l.targets, l.turn = ts, 0
+	gone := func(p *asked) bool { return !slices.Contains(ts, p.target) }
+	l.waiting = slices.DeleteFunc(l.waiting, gone)
+	l.flight = slices.DeleteFunc(l.flight, gone)
+}
+
+// Adoption is what a daemon finds in force when it starts over a running
+// gateway.
+type Adoption struct {
+	Use4, Use6 string   // the WANs that the kernel's default routes use; "" is none
+	Down       []LineID // the lines that were down
+}
+
+// Adopt takes over what was in force, so that a restart moves nothing: the lines
+// in use count as Up until shown otherwise, even before their addresses are
+// known, and every other line serves its hold-down before it is preferred to
+// them. Call it before any other input.
+func (m *Machine) Adopt(now time.Time, a Adoption) {
+	for _, l := range m.lines {
+		use := a.Use4
+		if l.id.Family == IPv6 {
+			use = a.Use6
+		}
+		switch {
+		case use != "" && l.id.WAN == use:
+			l.fresh, l.steady, l.volley = false, true, true
+			l.enter(m, now, Up, "was in use when weir started")
+			*m.use[l.id.Family] = choice{wan: use, since: now, why: "was in use when weir started"}
+			l.inUse = true
+		case slices.Contains(a.Down, l.id):
+			l.fresh = false
+			l.enter(m, now, Down, "was down when weir started")
+		case use != "":
+			l.fresh, l.volley = false, true
+			l.enter(m, now, Returning, "was there when weir started")
+		}
+	}
+}
+
+// Carrier tells whether a WAN's port has carrier, and how often it lost it so
+// far (IFLA_CARRIER_DOWN_COUNT; only changes matter). A port that is not there
+// has none. Until the first call a port counts as having it.
+func (m *Machine) Carrier(now time.Time, wan string, up bool, losses uint32) {
+	for _, l := range m.lines {
+		if l.id.WAN != wan {
+			continue
+		}
+		was := l.carrier
+		l.carrier = carrier{known: true, up: up, losses: losses}
+		switch {
+		case l.verdict == Absent:
+		case !up && (!was.lost() || l.verdict.Works()):
+			l.fall(m, now, Down, "no carrier")
+		case up && was.lost():
+			l.begin(m, now)
+		case up && was.known && was.losses != losses:
+			l.doubt(m, now, "carrier blinked")
+		}
+	}
+}
+
+// Line tells whether a line has what it needs to be used: an address and a
+// default route.
+func (m *Machine) Line(now time.Time, id LineID, ready bool) {
+	l := m.line(id)
+	if l == nil {
+		return
+	}
+	before := l.facts
+	l.facts = hasNot
+	if ready {
+		l.facts = has
+	}
+	switch {
+	case l.facts == before:
+	case !ready:
+		l.fall(m, now, Absent, "no address or no default route")
+	case l.verdict.Works(): // adopted
+		l.next, l.volley = now, true
+	case l.carrier.lost():
+		l.fall(m, now, Down, "no carrier")
+	default:
+		l.begin(m, now)
+	}
+}
+
+// Sent tells that a probe went out at the time at. Unknown numbers are ignored,
+// here and below.
+func (m *Machine) Sent(at time.Time, id uint64) {
+	if p := m.asked[id]; p != nil && p.sent.IsZero() {
+		p.sent = at
+		p.line.sent(m, p)
+	}
+}
+
+// Reply tells that a probe's answer arrived at the time at, rtt after it was
+// sent. A second answer to one probe is ignored.
+func (m *Machine) Reply(at time.Time, id uint64, rtt time.Duration) {
+	p := m.asked[id]
+	if p == nil || p.answered {
+		return
+	}
+	if p.sent.IsZero() {
+		m.Sent(at.Add(-rtt), id)
+	}
+	p.line.reply(m, at, p, rtt)
+	delete(m.asked, id)
+}
+
+// Error tells that a probe could not be sent, or that a router on the way
+// returned an ICMP error: why says so in words. It is a lost probe that need not
+// be waited for.
+func (m *Machine) Error(at time.Time, id uint64, why string) {
+	p := m.asked[id]
+	if p == nil || p.answered {
+		return
+	}
+	if p.sent.IsZero() {
+		m.Sent(at, id)
+	}
+	p.deadline = at
+	if slices.Contains(p.line.waiting, p) {
+		p.line.lastError = why
+	}
+}
+
+// Void forgets the probes under way: the prober was started anew and will never
+// tell of them.
+func (m *Machine) Void(now time.Time) {
+	clear(m.asked)
+	for _, l := range m.lines {
+		l.forget()
+		l.next, l.burst = now, now
+		l.volley = l.volley || l.verdict == Suspect
+	}
+}
+
+func (m *Machine) line(id LineID) *line {
+	for _, l := range m.lines {
+		if l.id == id {
+			return l
+		}
+	}
+	return nil
+}
+
+// Tick does what is due at the time now. Call it after every input (several
+// that came together are one), and at Output.Next.
+func (m *Machine) Tick(now time.Time) Output {
+	if !m.next.IsZero() && now.Sub(m.next) > stalled {
+		for _, l := range m.lines {
+			if since, ok := l.silentSince(); ok && !since.Equal(l.graceFor) {
+				l.graceFor, l.grace = since, now.Add(stalled)
+			}
+		}
+	}
+	for id, p := range m.asked {
+		if now.Sub(p.ordered) > lateReply {
+			delete(m.asked, id)
+		}
+	}
+	for _, l := range m.lines {
+		l.expire(m, now)
+	}
+	for _, f := range []Family{IPv4, IPv6} {
+		m.choose(now, f)
+	}
+	var out Output
+	for _, l := range m.lines {
+		out.Probes = append(out.Probes, l.schedule(m, now)...)
+	}
+	for _, l := range m.lines {
+		if w := l.wake(m, now); !w.IsZero() && (out.Next.IsZero() || w.Before(out.Next)) {
+			out.Next = w
+		}
+	}
+	out.Changes, m.changes = m.changes, nil
+	m.next = out.Next
+	return out
+}
+
+// base is the silence that fells a line with short round trips.
+func (m *Machine) base() time.Duration {
+	return min(max(900*time.Millisecond-m.cfg.Every, 450*time.Millisecond), 650*time.Millisecond)
+}

@@ -1,0 +1,53 @@
+package failover
+
+import "time"
+
+// The time-out's bounds. RFC 6298, 2.4 has at least 1 s, because a spurious
+// retransmission harms TCP; a spurious burst of ours costs some packets. Its
+// initial second (2.1) and 1 s as the most are kept.
+const (
+	minTimeout = 100 * time.Millisecond
+	maxTimeout = time.Second
+	clockGrain = 10 * time.Millisecond // G of RFC 6298, 2
+)
+
+// estimator is RFC 6298, section 2. Every probe has a number of its own, so a
+// late reply is measured too (Karn's ambiguity, section 3, does not arise).
+type estimator struct {
+	srtt, rttvar time.Duration
+	measured     bool
+}
+
+func (e *estimator) add(r time.Duration) {
+	if !e.measured {
+		e.srtt, e.rttvar, e.measured = r, r/2, true
+		return
+	}
+	e.rttvar += ((e.srtt - r).Abs() - e.rttvar) / 4
+	e.srtt += (r - e.srtt) / 8
+}
+
+// timeout is how long a probe may take before it counts as lost.
+func (e *estimator) timeout(fixed time.Duration) time.Duration {
+	if fixed > 0 {
+		return fixed
+	}
+	if !e.measured {
+		return maxTimeout
+	}
+	return min(max(e.srtt+max(clockGrain, 4*e.rttvar), minTimeout), maxTimeout)
+}
+
+// settle is how much silence fells a line: base, or for long round trips the
+// time-out that sets off the burst and what the burst's first replies need.
+// They get two mean deviations instead of four: they are several.
+//
+// With round trips below 150 ms, however they jump, the second term stays below
+// 660 ms.
+func (e *estimator) settle(base, fixed time.Duration) time.Duration {
+	t := e.timeout(fixed)
+	if !e.measured {
+		return max(base, t+t/2)
+	}
+	return max(base, t+min(e.srtt+2*e.rttvar, 2*maxTimeout))
+}

@@ -1,0 +1,143 @@
+package failover
+
+import "time"
+
+// interval is the time between two regular probes of a line.
+func (m *Machine) interval(l *line) time.Duration {
+	every := m.cfg.Every
+	seldom := min(8*every, max(reserve, every))
+	switch {
+	case l.verdict == Untried:
+		return min(every, eager)
+	case l.inUse, m.use[l.id.Family].wan == "":
+		return every
+	case l.metered && l.verdict != Returning:
+		return max(metered, seldom)
+	}
+	return seldom
+}
+
+// burstGap is the time between two probes of a burst: about burstProbes of them
+// between the time-out that sets it off and the verdict.
+func (m *Machine) burstGap(l *line) time.Duration {
+	return max(burstGap, (l.rtt.settle(m.base(), m.cfg.Timeout)-l.rtt.timeout(m.cfg.Timeout))/burstProbes)
+}
+
+// schedule orders the probes that are due.
+func (l *line) schedule(m *Machine, now time.Time) []Probe {
+	if !l.probing() || len(l.targets) == 0 {
+		return nil
+	}
+	var out []Probe
+	send := func(t *target, regular, trial bool) {
+		m.lastID++
+		p := &asked{id: m.lastID, line: l, target: t, ordered: now, regular: regular, trial: trial}
+		m.asked[p.id] = p
+		out = append(out, Probe{ID: p.id, Line: l.id, Target: t.addr})
+	}
+	if l.verdict == Suspect {
+		if now.Before(l.burst) {
+			return nil
+		}
+		if l.volley {
+			for _, t := range l.targets {
+				send(t, false, t.deaf())
+			}
+			l.volley = false
+		} else {
+			l.turn++
+			t := l.targets[l.turn%len(l.targets)]
+			send(t, false, t.deaf())
+		}
+		l.burst = now.Add(m.burstGap(l))
+		return out
+	}
+	if now.Before(l.next) {
+		return nil
+	}
+	every := m.interval(l)
+	if l.next = l.next.Add(every); !l.next.After(now) || l.volley {
+		l.next = now.Add(every)
+	}
+	if l.volley || l.verdict == Untried {
+		for _, t := range l.targets {
+			send(t, true, t.deaf())
+		}
+		l.volley = false
+		return out
+	}
+	send(l.inTurn(), true, false)
+	for _, t := range l.targets {
+		if t.deaf() && !l.allDeaf() && !l.metered && now.Sub(t.trial) >= deafRetry {
+			t.trial = now
+			send(t, false, true)
+		}
+	}
+	return out
+}
+
+func (l *line) allDeaf() bool {
+	for _, t := range l.targets {
+		if !t.deaf() {
+			return false
+		}
+	}
+	return true
+}
+
+// inTurn is the next target that is not deaf; the next of all if all are.
+func (l *line) inTurn() *target {
+	all := l.allDeaf()
+	for {
+		l.turn++
+		if t := l.targets[l.turn%len(l.targets)]; all || !t.deaf() {
+			return t
+		}
+	}
+}
+
+// wake is when something of the line falls due after now; zero is never.
+func (l *line) wake(m *Machine, now time.Time) time.Time {
+	var at time.Time
+	sooner := func(t time.Time) {
+		if at.IsZero() || t.Before(at) {
+			at = t
+		}
+	}
+	judge := func(t time.Time) { // nothing is judged before the grace ends
+		if t.Before(l.grace) {
+			t = l.grace
+		}
+		if t.After(now) {
+			sooner(t)
+		}
+	}
+	if l.probing() && len(l.targets) > 0 {
+		if l.verdict == Suspect {
+			sooner(l.burst)
+		} else {
+			sooner(l.next)
+		}
+	}
+	for _, p := range l.flight {
+		judge(p.deadline)
+	}
+	if l.verdict == Returning && !l.goodSince.IsZero() {
+		judge(l.goodSince.Add(m.cfg.HoldDown))
+	}
+	since, ok := l.silentSince()
+	if !ok {
+		return at
+	}
+	settle := l.rtt.settle(m.base(), m.cfg.Timeout)
+	switch l.verdict {
+	case Up, Returning:
+		judge(since.Add(l.rtt.timeout(m.cfg.Timeout)))
+	case Suspect:
+		judge(since.Add(settle / 2)) // the alarm
+		judge(since.Add(settle))
+	case Untried:
+		judge(since.Add(settle))
+	}
+	return at
+}

@@ -1,0 +1,220 @@
+package failover
+
+import (
+	"container/heap"
+	"math/rand/v2"
+	"net/netip"
+	"testing"
+	"time"
+)
+
+var (
+	epoch   = time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)
+	targets = []netip.Addr{netip.MustParseAddr("1.1.1.1"), netip.MustParseAddr("8.8.8.8"), netip.MustParseAddr("9.9.9.9")}
+	fiber   = LineID{"fiber", IPv4}
+	lte     = LineID{"lte", IPv4}
+)
+
+func twoWANs() Config {
+	return Config{
+		WANs: []WAN{{Name: "fiber"}, {Name: "lte"}}, Prefer: []string{"fiber", "lte"},
+		HoldDown: 30 * time.Second, Every: 250 * time.Millisecond,
+		Target4: targets, Target6: []netip.Addr{netip.MustParseAddr("2001:db8::1")},
+	}
+}
+
+// path is how a line treats packets in the simulation.
+type path struct {
+	loss    float64 // of round trips
+	rtt     func(r *rand.Rand, at time.Time) time.Duration
+	cut     bool
+	dead    map[netip.Addr]bool
+	limit   time.Duration // the limited targets answer once in this time
+	limited map[netip.Addr]time.Time
+	refuse  string // routers answer with this ICMP error
+}
+
+func fixed(d time.Duration) func(*rand.Rand, time.Time) time.Duration {
+	return func(*rand.Rand, time.Time) time.Duration { return d }
+}
+
+func uniform(lo, hi time.Duration) func(*rand.Rand, time.Time) time.Duration {
+	return func(r *rand.Rand, _ time.Time) time.Duration { return lo + time.Duration(r.Int64N(int64(hi-lo))) }
+}
+
+type event struct {
+	at  time.Time
+	seq int
+	do  func()
+}
+
+type events []event
+
+func (e events) Len() int { return len(e) }
+func (e events) Less(i, j int) bool {
+	return e[i].at.Before(e[j].at) || e[i].at.Equal(e[j].at) && e[i].seq < e[j].seq
+}
+func (e events) Swap(i, j int) { e[i], e[j] = e[j], e[i] }
+func (e *events) Push(x any)   { *e = append(*e, x.(event)) }
+func (e *events) Pop() any     { x := (*e)[len(*e)-1]; *e = (*e)[:len(*e)-1]; return x }
+
+type stamped struct {
+	at time.Duration // since the epoch
+	Change
+}
+
+// world drives a Machine through simulated time.
+type world struct {
+	m      *Machine
+	r      *rand.Rand
+	now    time.Time
+	paths  map[LineID]*path
+	queue  events
+	seq    int
+	tick   time.Time // when the machine asked to be called; zero: never
+	log    []stamped
+	probes map[LineID]int
+	mute   bool // the prober is dead: orders vanish
+	ticks  int
+}
+
+func newWorld(cfg Config, seed uint64) *world {
+	w := &world{m: New(cfg, epoch), r: rand.New(rand.NewPCG(seed, 87)), now: epoch, paths: map[LineID]*path{}, probes: map[LineID]int{}}
+	for _, id := range []LineID{fiber, lte} {
+		w.paths[id] = &path{rtt: fixed(20 * time.Millisecond)}
+	}
+	return w
+}
+
+func (w *world) at(d time.Duration, do func()) { w.push(epoch.Add(d), do) }
+
+func (w *world) push(at time.Time, do func()) {
+	w.seq++
+	heap.Push(&w.queue, event{at, w.seq, do})
+}
+
+// up gives both lines addresses.
+func (w *world) up() *world {
+	for _, id := range []LineID{fiber, lte} {
+		w.m.Line(w.now, id, true)
+	}
+	w.step()
+	return w
+}
+
+func (w *world) step() {
+	w.ticks++
+	out := w.m.Tick(w.now)
+	w.tick = out.Next
+	for _, c := range out.Changes {
+		w.log = append(w.log, stamped{w.now.Sub(epoch), c})
+	}
+	for _, p := range out.Probes {
+		w.probes[p.Line]++
+		if !w.mute {
+			w.send(p)
+		}
+	}
+}
+
+func (w *world) send(p Probe) {
+	path := w.paths[p.Line]
+	sent := w.now.Add(200 * time.Microsecond)
+	w.push(sent, func() {
+		w.m.Sent(sent, p.ID)
+		if path.refuse != "" {
+			w.m.Error(sent, p.ID, path.refuse)
+			return
+		}
+		if path.cut || path.dead[p.Target] || w.r.Float64() < path.loss {
+			return
+		}
+		if last, is := path.limited[p.Target]; is && path.limit > 0 {
+			if sent.Sub(last) < path.limit {
+				return
+			}
+			path.limited[p.Target] = sent
+		}
+		rtt := path.rtt(w.r, sent)
+		back := sent.Add(rtt)
+		w.push(back, func() {
+			if !path.cut {
+				w.m.Reply(back, p.ID, rtt)
+			}
+		})
+	})
+}
+
+// run goes on until d after the epoch.
+func (w *world) run(d time.Duration) {
+	end := epoch.Add(d)
+	for {
+		next := end
+		if !w.tick.IsZero() && w.tick.Before(next) {
+			next = w.tick
+		}
+		if len(w.queue) > 0 && !w.queue[0].at.After(next) {
+			e := heap.Pop(&w.queue).(event)
+			w.now = e.at
+			e.do()
+			w.step()
+			continue
+		}
+		w.now = next
+		if next.Equal(end) {
+			w.step()
+			return
+		}
+		w.step()
+	}
+}
+
+func (w *world) verdict(id LineID) Verdict {
+	for _, l := range w.m.Status().Lines {
+		if l.LineID == id {
+			return l.Verdict
+		}
+	}
+	return 0
+}
+
+func (w *world) line(id LineID) Line {
+	for _, l := range w.m.Status().Lines {
+		if l.LineID == id {
+			return l
+		}
+	}
+	return Line{}
+}
+
+// moves lists the choices made after d.
+func (w *world) moves(d time.Duration) []stamped {
+	var out []stamped
+	for _, c := range w.log {
+		if c.Choice && c.at > d {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// fell is when id went Down first after d; -1 is never.
+func (w *world) fell(id LineID, d time.Duration) time.Duration {
+	for _, c := range w.log {
+		if c.Line == id && c.To == Down && c.at > d {
+			return c.at
+		}
+	}
+	return -1
+}
+
+func (w *world) dump(t *testing.T) {
+	t.Helper()
+	for _, c := range w.log {
+		if c.Choice {
+			t.Logf("%9v %v: %q -> %q (%s)", c.at, c.Line.Family, c.FromWAN, c.ToWAN, c.Why)
+		} else {
+			t.Logf("%9v %v: %v -> %v (%s)", c.at, c.Line, c.From, c.To, c.Why)
+		}
+	}
+}

@@ -1,0 +1,83 @@
+package failover
+
+import (
+	"net/netip"
+	"time"
+)
+
+// Status is the machine's whole judgement, for people and for the state that
+// desired.Build reads.
+type Status struct {
+	Lines      []Line `json:"lines"` // WANs in the file's order, IPv4 before IPv6
+	Use4, Use6 Choice
+}
+
+// Choice is the line in use of a family.
+type Choice struct {
+	WAN   string    `json:"wan"` // "" is none
+	Since time.Time `json:"since"`
+	Why   string    `json:"why"`
+}
+
+// Line is what is known of one line.
+type Line struct {
+	LineID
+	Verdict Verdict   `json:"verdict"`
+	Since   time.Time `json:"since"` // of the verdict
+	Why     string    `json:"why"`
+
+	// Up is for state.Line.Up: new connections may use the line, and flows that
+	// are on it stay. A line that fell stays Up in this sense as long as nothing
+	// took over: ending its flows would win nothing, and they live on if it
+	// returns with its address.
+	Up bool `json:"up"`
+
+	// Loss is the percentage of the last Probes (at most 64) regular probes that
+	// were not answered in time, or not at all. Bursts are not in it.
+	Loss   float64 `json:"loss_percent"`
+	Probes int     `json:"probes"`
+
+	RTT       time.Duration `json:"rtt_ns"`       // smoothed (SRTT of RFC 6298); 0: not measured yet
+	Deviation time.Duration `json:"deviation_ns"` // mean deviation of it (RTTVAR)
+	LastReply time.Time     `json:"last_reply"`   // zero: none yet
+
+	GoodAt time.Time `json:"good_at"` // while Returning: when the hold-down ends if all goes well; else zero
+
+	Deaf []netip.Addr `json:"deaf,omitempty"` // targets that do not answer while others do
+}
+
+// Status tells what the machine holds true after the last Tick.
+func (m *Machine) Status() Status {
+	s := Status{Use4: m.choice(IPv4), Use6: m.choice(IPv6)}
+	for _, l := range m.lines {
+		v := Line{
+			LineID: l.id, Verdict: l.verdict, Since: l.since, Why: l.why,
+			Up: l.verdict.Works() || l.held, Probes: len(l.history),
+			RTT: l.rtt.srtt, Deviation: l.rtt.rttvar, LastReply: l.lastReply,
+		}
+		lost := 0
+		for _, o := range l.history {
+			if o.lost {
+				lost++
+			}
+		}
+		if len(l.history) > 0 {
+			v.Loss = 100 * float64(lost) / float64(len(l.history))
+		}
+		if l.verdict == Returning && !l.goodSince.IsZero() {
+			v.GoodAt = l.goodSince.Add(m.cfg.HoldDown)
+		}
+		for _, t := range l.targets {
+			if t.deaf() {
+				v.Deaf = append(v.Deaf, t.addr)
+			}
+		}
+		s.Lines = append(s.Lines, v)
+	}
+	return s
+}
+
+func (m *Machine) choice(f Family) Choice {
+	c := m.use[f]
+	return Choice{WAN: c.wan, Since: c.since, Why: c.why}
+}
