@@ -1,0 +1,184 @@
+// Package dns is the house's resolver: it answers for the house's own names and
+// hands every other question to somebody on the internet.
+//
+//	question -> Zone.Answer (pure) -> ours: the answer
+//	                               -> not ours: cache, else the upstreams
+//
+// What is the house's own is never asked outside, known or not: the domain of
+// the gateway, the reverse of the LANs and of every private range (RFC 6303),
+// and the names that RFC 6761 and its like set apart.
+//
+// It is a forwarder with a small cache. It passes DNSSEC on (DO, AD, CD and the
+// records), and does not validate: whether an answer's signatures were checked
+// is the upstream's word, as far as the road to it can be trusted (tls://).
+//
+// The trap of the package: a name has no case but keeps its spelling. Keys are
+// lower case everywhere; what a client reads is spelt as it asked (RFC 4343).
+package dns
+
+import (
+	"cmp"
+	"net/netip"
+	"strings"
+	"time"
+)
+
+// Config is all that the worker needs to know. It is sent whole at the start
+// and again whenever something of it changed; the worker takes the difference
+// over without a restart and without losing a question.
+type Config struct {
+	Gateway string // the gateway's host name, a DNS label
+	Domain  string // the house's domain; no trailing dot
+
+	LANs   []LAN
+	Hosts  []Name // from the file
+	Leases []Name // from the DHCP server, the newest first; a host's name wins over a lease's
+
+	// Clients are the networks that are served. Loopback and link-local
+	// addresses always are; everybody else is refused.
+	Clients []netip.Prefix
+
+	// Upstreams are the file's; empty: those of Lines are asked.
+	Upstreams []Server
+
+	// Lines are the lines that are up, the one in use first.
+	Lines []Line
+
+	// Via says by which lines upstreams are reached now. When it changes, kept
+	// sessions are closed, failures forgotten, and what is asked at that
+	// moment is asked anew.
+	Via string
+
+	// Sockets are all that are served. Their files come with the message, in
+	// this order, for those that are Passed; the others the worker has already.
+	Sockets []Socket
+}
+
+// LAN is a network of the house, as far as names are concerned.
+type LAN struct {
+	Name  string
+	Addrs []netip.Prefix // the gateway's addresses there, with their networks
+}
+
+// Name is a device's name and addresses. The name is one label; it need not be
+// valid (a lease's is what the client said): see Label.
+type Name struct {
+	Name  string
+	Addrs []netip.Addr
+}
+
+// Server is an upstream resolver.
+type Server struct {
+	Addr netip.AddrPort
+	TLS  bool   // DNS over TLS (RFC 7858)
+	Name string // what the certificate must be for; "": the address
+}
+
+// String returns the server as the file would have it.
+func (s Server) String() string {
+	port := uint16(53)
+	if s.TLS {
+		port = 853
+	}
+	a := s.Addr.Addr().String()
+	if s.Addr.Port() != port {
+		a = s.Addr.String()
+	}
+	if !s.TLS {
+		return a
+	}
+	if s.Name == "" {
+		return "tls://" + a
+	}
+	return "tls://" + a + "#" + s.Name
+}
+
+// Line is a WAN that is up, with its own resolvers: the far end of its cable in
+// each family, which the ruleset turns into the servers that the ISP named.
+type Line struct {
+	WAN     string
+	Servers []netip.AddrPort
+}
+
+// Socket is one of the worker's listening sockets.
+type Socket struct {
+	Network string // udp or tcp
+	Addr    netip.AddrPort
+	Passed  bool // its file comes with this message
+}
+
+// Report is what the worker tells: about once a second while something changes.
+type Report struct {
+	Queries   uint64 // since the worker started
+	Cached    uint64 // answered from the cache
+	Refused   uint64 // from outside the clients' networks
+	Dropped   uint64 // too many at once
+	Rebinding uint64 // answers that pointed into the house
+	Upstreams []UpstreamReport
+}
+
+// UpstreamReport is how an upstream does.
+type UpstreamReport struct {
+	Server  string // as the file would have it
+	WAN     string // whose own it is; "" for the file's
+	Up      bool   // answers, or has not been asked yet
+	RTT     time.Duration
+	Err     string // the last failure, while it is down
+	Answers uint64
+}
+
+// Label makes a DNS label of what a client calls itself: the first label of it,
+// lower case, with spaces and underscores as hyphens and without what a host
+// name cannot hold (RFC 1123, 2.1). ok is false if nothing is left, and for
+// names that mean something else to clients: localhost, wpad (web proxies) and
+// isatap (tunnels) are not a device's to take.
+func Label(s string) (label string, ok bool) {
+	s, _, _ = strings.Cut(s, ".")
+	var b strings.Builder
+	for _, c := range []byte(strings.ToLower(s)) {
+		switch {
+		case c >= 'a' && c <= 'z', c >= '0' && c <= '9', c == '-':
+			b.WriteByte(c)
+		case c == ' ', c == '_':
+			b.WriteByte('-')
+		}
+	}
+	label = b.String()
+	if len(label) > 63 {
+		label = label[:63]
+	}
+	label = strings.Trim(label, "-")
+	switch label {
+	case "", "localhost", "wpad", "isatap":
+		return "", false
+	}
+	return label, true
+}
+
+// upstreams returns whom to ask in order of preference, and whose they are.
+func (c Config) upstreams() []upstream {
+	var us []upstream
+	for _, s := range c.Upstreams {
+		us = append(us, upstream{Server: s})
+	}
+	if len(us) > 0 {
+		return us
+	}
+	for _, l := range c.Lines {
+		for _, a := range l.Servers {
+			us = append(us, upstream{Server: Server{Addr: a}, WAN: l.WAN})
+		}
+	}
+	return us
+}
+
+// upstream is a server, and the WAN whose own it is ("": the file's).
+type upstream struct {
+	Server
+	WAN string
+}
+
+// compareSockets orders sockets, so that sets of them can be compared.
+func compareSockets(a, b Socket) int {
+	return cmp.Or(strings.Compare(a.Network, b.Network), a.Addr.Compare(b.Addr))
+}

@@ -1,0 +1,90 @@
+package dns
+
+import (
+	"net/netip"
+
+	"github.com/miekg/dns"
+)
+
+// pointsInside returns the first address in an answer from outside that a page
+// on the internet could use to have a browser talk to the house: a private or
+// loopback one, one in a LAN's network, also wrapped into IPv6 or told as a
+// hint of an HTTPS or SVCB record (RFC 9460). The name that has it comes along.
+func (z *Zone) pointsInside(m *dns.Msg) (name string, a netip.Addr, found bool) {
+	bad := func(name string, ip []byte) bool {
+		addr, ok := netip.AddrFromSlice(ip)
+		if ok && z.isInside(addr) {
+			a = addr
+			return true
+		}
+		return false
+	}
+	for _, section := range [][]dns.RR{m.Answer, m.Extra} {
+		for _, rr := range section {
+			name = rr.Header().Name
+			switch rr := rr.(type) {
+			case *dns.A:
+				if bad(name, rr.A) {
+					return name, a, true
+				}
+			case *dns.AAAA:
+				if bad(name, rr.AAAA) {
+					return name, a, true
+				}
+			case *dns.HTTPS:
+				if hintsInside(&rr.SVCB, bad) {
+					return name, a, true
+				}
+			case *dns.SVCB:
+				if hintsInside(rr, bad) {
+					return name, a, true
+				}
+			}
+		}
+	}
+	return "", netip.Addr{}, false
+}
+
+func hintsInside(rr *dns.SVCB, bad func(string, []byte) bool) bool {
+	for _, kv := range rr.Value {
+		switch kv := kv.(type) {
+		case *dns.SVCBIPv4Hint:
+			for _, ip := range kv.Hint {
+				if bad(rr.Hdr.Name, ip) {
+					return true
+				}
+			}
+		case *dns.SVCBIPv6Hint:
+			for _, ip := range kv.Hint {
+				if bad(rr.Hdr.Name, ip) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// isInside tells whether an address is the house's or the client's own. An IPv4
+// address inside an IPv6 one counts as itself: mapped (RFC 4291, 2.5.5.2) and
+// NAT64 (RFC 6052).
+func (z *Zone) isInside(a netip.Addr) bool {
+	a = a.Unmap().WithZone("")
+	if nat64 := netip.MustParsePrefix("64:ff9b::/96"); nat64.Contains(a) {
+		b := a.As16()
+		a = netip.AddrFrom4([4]byte(b[12:]))
+	}
+	for _, p := range inside {
+		if p.Contains(a) {
+			return true
+		}
+	}
+	for _, l := range z.lans {
+		for _, p := range l.Addrs {
+			if p.Contains(a) {
+				return true
+			}
+		}
+	}
+	return false
+}
