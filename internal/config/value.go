@@ -75,7 +75,7 @@ func (c *checker) single(k *key, e hclsyntax.Expression) (any, bool) {
 		return c.options(k, e)
 	case typeDuration:
 		if n, ok := number(e); ok {
-			c.err(e.Range(), fmt.Sprintf("Times have a unit: \"%[1]ss\"%[2]s (also h, d).", n, durationHints(n)), "%s of what?", n)
+			c.noUnit(n, e.Range())
 			return nil, false
 		}
 	}
@@ -86,8 +86,10 @@ func (c *checker) single(k *key, e hclsyntax.Expression) (any, bool) {
 	return c.fromText(k, s, e.Range())
 }
 
-// durationHints puts the likeliest unit first where a bare number was meant as a time.
-func durationHints(n string) string { return fmt.Sprintf(", %q, %q", n+"ms", n+"m") }
+// noUnit reports a bare number where a time belongs.
+func (c *checker) noUnit(n string, at hcl.Range) {
+	c.err(at, fmt.Sprintf("Times have a unit: %q, %q, %q (also h, d).", n+"ms", n+"s", n+"m"), "%s of what?", n)
+}
 
 // text takes the words between quotes out of e.
 func (c *checker) text(k *key, e hclsyntax.Expression) (string, bool) {
@@ -338,7 +340,7 @@ func (c *checker) duration(k *key, s string, at hcl.Range) (any, bool) {
 	d, ok := parseDuration(s)
 	if !ok {
 		if s != "" && strings.Trim(s, "0123456789") == "" {
-			c.err(at, fmt.Sprintf("Times have a unit: %q%s (also h, d).", s+"s", durationHints(s)), "%s of what?", s)
+			c.noUnit(s, at)
 			return nil, false
 		}
 		return c.wrong(k, at, fmt.Sprintf("%q", s), `Times look like "250ms", "30s", "5m", "12h", "7d".`)

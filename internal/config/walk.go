@@ -95,7 +95,7 @@ func (c *checker) secret(a *hclsyntax.Attribute) {
 // unknownKey says which key was meant.
 func (c *checker) unknownKey(n *node, a *hclsyntax.Attribute) {
 	at, name := a.NameRange, a.Name
-	if isSecret(name) {
+	if isSecret(name) && n.def.key(name+"_file") != nil {
 		c.secret(a)
 		return
 	}

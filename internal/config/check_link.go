@@ -1,0 +1,92 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/hashicorp/hcl/v2"
+)
+
+// use is one that has a port.
+type use struct {
+	port string
+	vlan int
+	wan  bool
+	at   hcl.Range
+}
+
+// checkLinks sees to it that no port is taken twice, and that no two links of
+// the main namespace would have one name: a WAN's name is its cable's, a LAN's is
+// its bridge's or its VLAN link's.
+func (c *checker) checkLinks(h *house) {
+	var uses []use
+	for _, n := range slices.Concat(h.wans, h.lans) {
+		if n.bad("vlan") {
+			continue
+		}
+		for _, it := range n.items("interface") {
+			port, _ := it.val.(string)
+			uses = append(uses, use{port, one[int](n, "vlan"), n.def == wanBlock, it.at})
+			if port == "lan" && n.def == wanBlock {
+				c.err(it.at, "In the WAN's namespace the end of the cable is called so. Rename the port (udev, systemd.link).", "a WAN's port can't be called lan")
+			}
+		}
+	}
+	slices.SortStableFunc(uses, func(a, b use) int {
+		if c.before(a.at, b.at) {
+			return -1
+		}
+		return 1
+	})
+	for i, u := range uses {
+		for _, first := range uses[:i] {
+			if first.port != u.port || first.vlan != u.vlan && !(first.wan && first.vlan == 0) && !(u.wan && u.vlan == 0) {
+				continue
+			}
+			where := sentence(line(first.at, u.at))
+			switch {
+			case first.vlan != u.vlan:
+				c.err(u.at, where+" has it. A WAN without vlan takes its port along into its namespace, VLANs and all.", "%s is in use already", u.port)
+			case u.vlan != 0:
+				c.err(u.at, where+" has that VLAN of it.", "VLAN %d on %s is in use already", u.vlan, u.port)
+			default:
+				c.err(u.at, where+" has it. A port belongs to one WAN or one LAN; more LANs on one cable are told apart by vlan.", "%s is in use already", u.port)
+			}
+			break
+		}
+	}
+	c.checkLinkNames(h, uses)
+}
+
+func (c *checker) checkLinkNames(h *house, uses []use) {
+	links := make(map[string]*node)
+	for _, n := range slices.Concat(h.wans, h.lans) {
+		name := n.label
+		word := kindWords[n.def.kind]
+		switch {
+		case name == "all" || name == "default":
+			c.err(n.at(), fmt.Sprintf("Linux keeps that name: /proc/sys/net/ipv4/conf/%s is no single link.", name), "no %s can be called %q", word, name)
+			continue
+		case name == "lo":
+			c.err(n.at(), "Linux keeps that name: lo is the loopback link.", "no %s can be called %q", word, name)
+			continue
+		case name == "lan" && n.def == wanBlock:
+			c.err(n.at(), "The far end of each cable is called so; both ends in one place would clash.", "no WAN can be called %q", name)
+			continue
+		}
+		if i := slices.IndexFunc(uses, func(u use) bool { return u.port == name }); i >= 0 && name != "" {
+			c.err(n.at(), fmt.Sprintf("%s has it. The %s's name becomes a link's name beside it: give it another.", sentence(line(uses[i].at, n.at())), word),
+				"a port is called %q already", name)
+			continue
+		}
+		if n.def == lanBlock && len(n.items("interface")) < 2 && n.said("vlan") == nil {
+			continue // the port itself
+		}
+		if first := links[name]; first != nil && first.def != n.def {
+			c.err(n.at(), fmt.Sprintf("Both become links' names: the WAN's cable (%s) and the LAN's bridge or VLAN.", line(first.at(), n.at())),
+				"%s is called %q too", first.def.name, name)
+			continue
+		}
+		links[name] = n
+	}
+}
