@@ -1,0 +1,148 @@
+package lab
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"time"
+
+	"github.com/insomniacslk/dhcp/dhcpv4"
+	"github.com/insomniacslk/dhcp/dhcpv4/nclient4"
+	"github.com/miekg/dns"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// Client is a device on a LAN: a machine with one link, e0.
+type Client struct {
+	*Host
+	Addr4, Addr6 netip.Addr // what it uses; invalid: none
+	DNS          []netip.Addr
+	Domain       string
+}
+
+// Join makes the machine name and plugs it into the switch. It has no address
+// but IPv6 autoconfiguration at work.
+func (l *Lab) Join(s *Switch, name, mac string) (*Client, error) {
+	h, err := l.Add(name)
+	if err != nil {
+		return nil, err
+	}
+	return &Client{Host: h}, s.Plug(Plug{Host: h, Dev: "e0", MAC: mac})
+}
+
+// Static gives the client an address and a default route without asking anyone.
+func (c *Client) Static(p netip.Prefix, gateway netip.Addr) error {
+	if err := c.AddAddr("e0", p); err != nil {
+		return err
+	}
+	if p.Addr().Is4() {
+		c.Addr4 = p.Addr()
+	} else {
+		c.Addr6 = p.Addr()
+	}
+	if !gateway.IsValid() {
+		return nil
+	}
+	all := netip.PrefixFrom(netip.IPv4Unspecified(), 0)
+	if gateway.Is6() {
+		all = netip.PrefixFrom(netip.IPv6Unspecified(), 0)
+	}
+	return c.Route(all, gateway, "e0")
+}
+
+// Lease asks by DHCP, without using what it gets.
+func (c *Client) Lease(ctx context.Context) (*dhcpv4.DHCPv4, error) {
+	var nc *nclient4.Client
+	err := c.Do(func() (err error) {
+		nc, err = nclient4.New("e0", nclient4.WithTimeout(1500*time.Millisecond), nclient4.WithRetry(3))
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("dhcp client on %s: %w", c.Host, err)
+	}
+	defer nc.Close()
+	lease, err := nc.Request(ctx, dhcpv4.WithRequestedOptions(
+		dhcpv4.OptionSubnetMask, dhcpv4.OptionRouter, dhcpv4.OptionDomainNameServer, dhcpv4.OptionDomainName),
+		dhcpv4.WithOption(dhcpv4.OptHostName(c.Name)))
+	if err != nil {
+		return nil, err
+	}
+	return lease.ACK, nil
+}
+
+// Use configures what a lease says.
+func (c *Client) Use(ack *dhcpv4.DHCPv4) error {
+	ip, ok := netip.AddrFromSlice(ack.YourIPAddr.To4())
+	if !ok {
+		return fmt.Errorf("the lease of %s has no address", c.Host)
+	}
+	ones, _ := net.IPMask(ack.SubnetMask()).Size()
+	gw := netip.Addr{}
+	if r := ack.Router(); len(r) > 0 {
+		gw, _ = netip.AddrFromSlice(r[0].To4())
+	}
+	for _, a := range ack.DNS() {
+		if d, ok := netip.AddrFromSlice(a.To4()); ok {
+			c.DNS = append(c.DNS, d)
+		}
+	}
+	c.Domain = ack.DomainName()
+	return c.Static(netip.PrefixFrom(ip, ones), gw)
+}
+
+// Autoconfigured waits until the kernel has made an address and a default route
+// from router advertisements, and returns the address. ok is false if it has not
+// within limit.
+func (c *Client) Autoconfigured(ctx context.Context, limit time.Duration) (a netip.Prefix, gateway netip.Addr, ok bool) {
+	ok = Until(ctx, limit, func() bool {
+		list, err := c.Addrs("e0", true)
+		if err != nil {
+			return false
+		}
+		routes, err := c.nl.RouteListFiltered(netlink.FAMILY_V6, &netlink.Route{Protocol: unix.RTPROT_RA}, netlink.RT_FILTER_PROTOCOL)
+		if err != nil {
+			return false
+		}
+		for _, r := range routes {
+			if r.Gw != nil && (r.Dst == nil || r.Dst.IP.IsUnspecified()) {
+				gateway, _ = netip.AddrFromSlice(r.Gw)
+			}
+		}
+		for _, p := range list {
+			if p.Addr() != c.Addr6 || !c.Addr6.IsValid() {
+				a = p
+			}
+		}
+		return a.IsValid() && gateway.IsValid()
+	})
+	return a, gateway, ok
+}
+
+// Resolve asks a server for a name from the machine.
+func (h *Host) Resolve(ctx context.Context, server netip.Addr, name string, qtype uint16, limit time.Duration) (*dns.Msg, error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	q := new(dns.Msg)
+	q.SetQuestion(dns.Fqdn(name), qtype)
+	var last error
+	for ctx.Err() == nil {
+		c, err := h.Dial(ctx, "udp", netip.Addr{}, netip.AddrPortFrom(server, 53), limit)
+		if err != nil {
+			return nil, err
+		}
+		client := dns.Client{Timeout: limit / 3}
+		m, _, err := client.ExchangeWithConn(q, &dns.Conn{Conn: c})
+		c.Close()
+		if err == nil {
+			return m, nil
+		}
+		last = err
+		if !os.IsTimeout(err) {
+			break
+		}
+	}
+	return nil, fmt.Errorf("%s asks %s for %s: %w", h, server, name, last)
+}

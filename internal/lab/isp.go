@@ -1,0 +1,310 @@
+package lab
+
+import (
+	"fmt"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// Line is what an ISP sells on a WAN.
+type Line struct {
+	Name string // the WAN's
+	Port string // the gateway's
+	VLAN int    // 802.1Q VID on the port; 0 is untagged
+
+	// IPv4: the networks of the customer's addresses, first the one that
+	// translates, and the router's address, which may lie outside them. Invalid:
+	// the line has no IPv4.
+	Customer4 []netip.Prefix
+	Router4   netip.Addr
+	DHCP      bool
+	Lease     time.Duration // of DHCP
+
+	// IPv6: static addresses with their networks, or the prefix advertised for
+	// SLAAC. Router6 is a global or a link-local address.
+	Customer6 []netip.Prefix
+	Prefix6   netip.Prefix
+	Router6   netip.Addr
+
+	TAP bool // the port is a TAP, whose carrier is lost like a real port's
+}
+
+// ISP is an ISP's router, isp-NAME, and the internet behind it, inet-NAME.
+type ISP struct {
+	Line
+	Router, Inet *Host
+	Wire         *Wire // all that the gateway sends on the line
+
+	lab      *Lab
+	port     *Host     // the switch or nil
+	plug     string    // the switch's port to the gateway
+	tap      *tapCable // or the TAP cable
+	dhcp     *dhcpServer
+	ra       *advertiser
+	mu       sync.Mutex
+	given4   []netip.Addr   // all addresses the customer has had
+	given6   []netip.Prefix // all prefixes
+	routers4 []netip.Addr   // all routers it was told of
+
+	strays strays
+}
+
+// Connect makes the ISP of a line and plugs it into the gateway's port.
+func (l *Lab) Connect(line Line) (*ISP, error) {
+	i := &ISP{Line: line, lab: l}
+	var err error
+	if i.Router, err = l.Add("isp-" + line.Name); err != nil {
+		return nil, err
+	}
+	for key, value := range map[string]string{
+		"net/ipv4/ip_forward":              "1",
+		"net/ipv6/conf/all/forwarding":     "1",
+		"net/ipv4/conf/all/send_redirects": "0",
+	} {
+		if err := i.Router.Sysctl(key, value); err != nil {
+			return nil, err
+		}
+	}
+	if err := i.plugIn(); err != nil {
+		return nil, err
+	}
+	// An ISP lets through what its customers have an address for, and no more.
+	if err := i.Router.Sysctl("net/ipv4/conf/cust0/rp_filter", "1"); err != nil {
+		return nil, err
+	}
+	if i.Inet, err = l.openInternet(i.Router, line.Name); err != nil {
+		return nil, err
+	}
+	if err := i.number(); err != nil {
+		return nil, err
+	}
+	if i.Wire, err = i.listen(); err != nil {
+		return nil, err
+	}
+	if err := i.Router.serveDNS(line.Name, i.Gave); err != nil {
+		return nil, err
+	}
+	if line.DHCP {
+		if err := i.serveDHCP(); err != nil {
+			return nil, err
+		}
+	}
+	if line.Prefix6.IsValid() {
+		return i, i.advertise()
+	}
+	return i, nil
+}
+
+// plugIn lays the cable from the gateway's port to the router's cust0.
+func (i *ISP) plugIn() error {
+	gw := Plug{Host: i.lab.Gateway(), Dev: i.Port}
+	cust := Plug{Host: i.Router, Dev: "cust0"}
+	if i.VLAN != 0 {
+		cust.Dev = "port0"
+	}
+	if i.TAP {
+		var err error
+		if i.tap, err = i.lab.tapCable(gw, cust); err != nil {
+			return err
+		}
+	} else {
+		// The modem: its port can lose power while the router behind it stays up.
+		sw, err := i.lab.Switch(fmt.Sprintf("modem%d", i.lab.count()))
+		if err != nil {
+			return err
+		}
+		if err := sw.Plug(gw); err != nil {
+			return err
+		}
+		i.port, i.plug = sw.host, sw.name+"-1"
+		if err := sw.Plug(cust); err != nil {
+			return err
+		}
+	}
+	if i.VLAN == 0 {
+		return nil
+	}
+	return i.Router.addVLAN("port0", "cust0", i.VLAN)
+}
+
+// addVLAN makes the 802.1Q link dev on parent.
+func (h *Host) addVLAN(parent, dev string, id int) error {
+	p, err := h.nl.LinkByName(parent)
+	if err != nil {
+		return fmt.Errorf("%s on %s: %w", parent, h, err)
+	}
+	v := &netlink.Vlan{LinkAttrs: netlink.NewLinkAttrs(), VlanId: id}
+	v.Name, v.ParentIndex = dev, p.Attrs().Index
+	if err := h.nl.LinkAdd(v); err != nil {
+		return fmt.Errorf("VLAN %d on %s of %s: %w", id, parent, h, err)
+	}
+	return h.Up(dev)
+}
+
+// count numbers what needs a short name.
+func (l *Lab) count() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.close)
+}
+
+// number gives the router its addresses and both machines the routes to the
+// customer.
+func (i *ISP) number() error {
+	if i.Router4.IsValid() {
+		i.routers4 = append(i.routers4, i.Router4)
+		if err := i.Router.AddAddr("cust0", netip.PrefixFrom(i.Router4, 32)); err != nil {
+			return err
+		}
+		for _, p := range i.Customer4 {
+			if err := i.routeTo(p); err != nil {
+				return err
+			}
+			i.gave(p.Addr())
+		}
+	}
+	if i.Router6.IsValid() {
+		bits := 128
+		if i.Router6.IsLinkLocalUnicast() {
+			bits = 64
+		}
+		if err := i.Router.AddAddr("cust0", netip.PrefixFrom(i.Router6, bits)); err != nil {
+			return err
+		}
+	}
+	prefixes := i.Customer6
+	if i.Prefix6.IsValid() {
+		prefixes = append(prefixes[:len(prefixes):len(prefixes)], i.Prefix6)
+		if err := i.Router.AddAddr("cust0", netip.PrefixFrom(routerIn(i.Prefix6), 128)); err != nil {
+			return err
+		}
+	}
+	for _, p := range prefixes {
+		if err := i.routeTo(p); err != nil {
+			return err
+		}
+		i.mu.Lock()
+		i.given6 = append(i.given6, p.Masked())
+		i.mu.Unlock()
+	}
+	return nil
+}
+
+// routeTo routes a customer's network, from the internet and on the last link.
+func (i *ISP) routeTo(p netip.Prefix) error {
+	via := up4.Addr()
+	if p.Addr().Is6() {
+		via = upLink
+	}
+	return first(
+		i.Router.Route(p.Masked(), netip.Addr{}, "cust0"),
+		i.Inet.localRoute(p.Masked(), via, "eth0"),
+	)
+}
+
+// noRouteTo takes it back: whoever still uses the network reaches nobody.
+func (i *ISP) noRouteTo(p netip.Prefix) error {
+	for _, h := range []struct {
+		host  *Host
+		dev   string
+		table int
+	}{{i.Router, "cust0", unix.RT_TABLE_MAIN}, {i.Inet, "eth0", unix.RT_TABLE_LOCAL}} {
+		link, err := h.host.nl.LinkByName(h.dev)
+		if err != nil {
+			return err
+		}
+		r := &netlink.Route{LinkIndex: link.Attrs().Index, Dst: ipNet(p.Masked()), Table: h.table}
+		if p.Addr().Is4() && h.table == unix.RT_TABLE_MAIN {
+			r.Scope = netlink.SCOPE_LINK
+		}
+		if err := h.host.nl.RouteDel(r); err != nil {
+			return fmt.Errorf("take the route to %s from %s: %w", p, h.host, err)
+		}
+	}
+	return nil
+}
+
+func (i *ISP) gave(a netip.Addr) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.given4 = append(i.given4, a)
+}
+
+// Gave says whether the address is one that the customer has now or had before.
+func (i *ISP) Gave(a netip.Addr) bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for _, g := range i.given4 {
+		if g == a {
+			return true
+		}
+	}
+	for _, p := range i.given6 {
+		if p.Contains(a) {
+			return true
+		}
+	}
+	return false
+}
+
+// Owns says whether the address is one that the customer has now.
+func (i *ISP) Owns(a netip.Addr) bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for _, p := range i.Customer4 {
+		if p.Addr() == a {
+			return true
+		}
+	}
+	for _, p := range i.Customer6 {
+		if p.Addr() == a {
+			return true
+		}
+	}
+	return i.Prefix6.IsValid() && i.Prefix6.Contains(a)
+}
+
+// Dark cuts the line behind the ISP's router, in silence: nothing passes from or
+// to the customer, the link and the router's own addresses stay.
+func (i *ISP) Dark(on bool) error {
+	for _, v6 := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
+		for _, dev := range []string{"cust0", "up0"} {
+			// Before main, after local: what is for the router itself arrives.
+			r := netlink.NewRule()
+			r.Priority, r.Family, r.IifName, r.Type = 10, v6, dev, unix.FR_ACT_BLACKHOLE
+			r.Table = unix.RT_TABLE_UNSPEC
+			f := i.Router.nl.RuleDel
+			if on {
+				f = i.Router.nl.RuleAdd
+			}
+			if err := f(r); err != nil {
+				return fmt.Errorf("let isp-%s go dark (%v): %w", i.Name, on, err)
+			}
+		}
+	}
+	return nil
+}
+
+// Carrier takes the carrier from the gateway's port, or gives it back.
+func (i *ISP) Carrier(on bool) error {
+	switch {
+	case i.tap != nil:
+		return i.tap.carrier(on)
+	case on:
+		return i.port.Up(i.plug)
+	}
+	return i.port.Down(i.plug)
+}
+
+func first(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
