@@ -213,3 +213,21 @@ func Identify(name string) (ID, error) {
 	}
 	return ID{Dev: uint64(st.Dev), Ino: st.Ino}, nil
 }
+
+// Attach gives the namespace that f is open on the name name, as after Delete
+// of one that is still held.
+func Attach(name string, f *os.File) error {
+	if err := shareDir(); err != nil {
+		return fmt.Errorf("attach network namespace %s: %w", name, err)
+	}
+	file, err := os.OpenFile(Path(name), os.O_RDONLY|os.O_CREATE|os.O_EXCL, 0)
+	if err != nil {
+		return fmt.Errorf("attach network namespace %s: %w", name, err)
+	}
+	file.Close()
+	if err := unix.Mount(fmt.Sprintf("/proc/self/fd/%d", f.Fd()), Path(name), "none", unix.MS_BIND, ""); err != nil {
+		os.Remove(Path(name))
+		return fmt.Errorf("attach network namespace %s: %w", name, err)
+	}
+	return nil
+}

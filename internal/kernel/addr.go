@@ -1,0 +1,162 @@
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
+
+	"weir/internal/desired"
+	"weir/internal/plan"
+)
+
+const (
+	ifaProto        = 11 // IFA_PROTO, linux/if_addr.h; since 5.18
+	ifaProtoRA      = 2  // IFAPROT_KERNEL_RA
+	ifaProtoLL      = 3  // IFAPROT_KERNEL_LL
+	ifaFlagManaged  = unix.IFA_F_MANAGETEMPADDR
+	ifaFlagsDynamic = unix.IFA_F_TEMPORARY | ifaFlagManaged
+)
+
+func ifaddr(family uint8, bits int, flags uint32, index int) []byte {
+	b := make([]byte, unix.SizeofIfAddrmsg)
+	b[0], b[1], b[2] = family, uint8(bits), uint8(flags)
+	native.PutUint32(b[4:], uint32(index))
+	return b
+}
+
+func (s *space) addrs(names map[int]string) ([]plan.Addr, error) {
+	msgs, err := dump(s.route, unix.RTM_GETADDR, 0, ifaddr(unix.AF_UNSPEC, 0, 0, 0))
+	if err != nil {
+		return nil, fmt.Errorf("list addresses in %s: %w", place(s.name), err)
+	}
+	out := make([]plan.Addr, 0, len(msgs))
+	for _, m := range msgs {
+		if m.Header.Type != unix.RTM_NEWADDR {
+			continue
+		}
+		a, _, err := parseAddr(m.Data, names)
+		if err != nil {
+			return nil, fmt.Errorf("list addresses in %s: %w", place(s.name), err)
+		}
+		if a.Link != "" && a.Link != "lo" {
+			out = append(out, a)
+		}
+	}
+	return out, nil
+}
+
+// parseAddr returns the address and its flags (IFA_F_...).
+func parseAddr(b []byte, names map[int]string) (plan.Addr, uint32, error) {
+	if len(b) < unix.SizeofIfAddrmsg {
+		return plan.Addr{}, 0, short("address", b)
+	}
+	family, bits, flags := b[0], int(b[1]), uint32(b[2])
+	a := plan.Addr{Addr: desired.Addr{Link: names[int(native.Uint32(b[4:]))]}}
+	var local, address netip.Addr
+	var proto uint8
+	known := false
+	err := decode(b[unix.SizeofIfAddrmsg:], func(d *netlink.AttributeDecoder) {
+		switch d.Type() {
+		case unix.IFA_LOCAL:
+			local, _ = netip.AddrFromSlice(d.Bytes())
+		case unix.IFA_ADDRESS:
+			address, _ = netip.AddrFromSlice(d.Bytes())
+		case unix.IFA_FLAGS:
+			flags = d.Uint32()
+		case ifaProto:
+			proto, known = d.Uint8(), true
+		}
+	})
+	if err != nil {
+		return a, 0, err
+	}
+	if !local.IsValid() {
+		local = address
+	}
+	a.Prefix = netip.PrefixFrom(local, bits)
+	a.NoDAD = flags&unix.IFA_F_NODAD != 0
+	a.Tentative = flags&unix.IFA_F_TENTATIVE != 0 && flags&unix.IFA_F_DADFAILED == 0
+	a.DADFailed = flags&unix.IFA_F_DADFAILED != 0
+	if family == unix.AF_INET6 {
+		a.Kernel = local.IsLinkLocalUnicast() || known && (proto == ifaProtoRA || proto == ifaProtoLL) ||
+			flags&unix.IFA_F_TEMPORARY != 0 ||
+			// Before IFA_PROTO: what the kernel makes from an RA is not permanent
+			// and does not have a route of its own made for it.
+			!known && flags&unix.IFA_F_PERMANENT == 0 && flags&ifaFlagManaged != 0
+	}
+	return a, flags, nil
+}
+
+func (s *space) addAddr(a desired.Addr) error {
+	var flags uint32
+	if a.NoDAD && a.Prefix.Addr().Is6() {
+		flags = unix.IFA_F_NODAD
+	}
+	return s.addrRequest(unix.RTM_NEWADDR, netlink.Create|netlink.Excl, a, flags)
+}
+
+// deleteAddr takes an address away. The kernel would take the others of its
+// network too if it is their primary one (net/ipv4/devinet.c), so it is told to
+// promote one of them.
+func (s *space) deleteAddr(a desired.Addr) error {
+	if a.Prefix.Addr().Is6() {
+		return s.addrRequest(unix.RTM_DELADDR, 0, a, 0)
+	}
+	key := "net/ipv4/conf/" + a.Link + "/promote_secondaries"
+	return inSpace(s, func() error {
+		old, err := readSysctl(key)
+		if err != nil {
+			return err
+		}
+		if old == "0" {
+			if err := writeSysctl(key, "1"); err != nil {
+				return err
+			}
+			defer func() { _ = writeSysctl(key, old) }()
+		}
+		return s.addrRequest(unix.RTM_DELADDR, 0, a, 0)
+	})
+}
+
+func (s *space) addrRequest(typ netlink.HeaderType, flags netlink.HeaderFlags, a desired.Addr, ifaFlags uint32) error {
+	index, err := s.linkIndex(a.Link)
+	if err != nil {
+		return err
+	}
+	ip := a.Prefix.Addr()
+	family := uint8(unix.AF_INET6)
+	if ip.Is4() {
+		family = unix.AF_INET
+	}
+	data, err := attrs(func(e *netlink.AttributeEncoder) {
+		e.Bytes(unix.IFA_LOCAL, ip.AsSlice())
+		e.Bytes(unix.IFA_ADDRESS, ip.AsSlice())
+		if bits := a.Prefix.Bits(); ip.Is4() && bits < 31 && typ == unix.RTM_NEWADDR {
+			e.Bytes(unix.IFA_BROADCAST, broadcast(a.Prefix))
+		}
+		if ifaFlags != 0 {
+			e.Uint32(unix.IFA_FLAGS, ifaFlags)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	return request(s.route, typ, flags, append(ifaddr(family, a.Prefix.Bits(), ifaFlags, index), data...))
+}
+
+// broadcast is the last address of an IPv4 network.
+func broadcast(p netip.Prefix) []byte {
+	b := p.Masked().Addr().As4()
+	for i := p.Bits(); i < 32; i++ {
+		b[i/8] |= 0x80 >> (i % 8)
+	}
+	return b[:]
+}
+
+// gone says that what was to be removed is not there.
+func gone(err error) bool {
+	return errors.Is(err, unix.EADDRNOTAVAIL) || errors.Is(err, unix.ENODEV) || errors.Is(err, unix.ESRCH) || errors.Is(err, unix.ENOENT)
+}

@@ -1,0 +1,498 @@
+package kernel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"weir/internal/desired"
+	"weir/internal/netns"
+	"weir/internal/plan"
+	"weir/internal/ruleset"
+)
+
+// StepError says which step of a plan failed. What had been done before it was
+// undone.
+type StepError struct {
+	Step  plan.Step
+	N, Of int   // the step's number, from 1
+	Err   error // of the step
+	Undo  error // of undoing the steps before; nil: all were undone
+}
+
+func (e *StepError) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %v\n", e.Step, e.Err)
+	fmt.Fprintf(&b, "step %d of %d; ", e.N, e.Of)
+	switch {
+	case e.Undo != nil:
+		fmt.Fprintf(&b, "of the %d before it some could not be undone, and what the kernel holds now is neither the old nor the new: %v", e.N-1, e.Undo)
+	case e.N == 1:
+		b.WriteString("nothing was changed")
+	case e.N == 2:
+		b.WriteString("the one before it was undone, and all is as it was")
+	default:
+		fmt.Fprintf(&b, "the %d before it were undone, and all is as it was", e.N-1)
+	}
+	if h := hint(e.Step, e.Err); h != "" {
+		b.WriteString(". " + h)
+	}
+	return b.String()
+}
+
+func (e *StepError) Unwrap() error { return e.Err }
+
+// hint says what to do about the likeliest errors.
+func hint(s plan.Step, err error) string {
+	switch {
+	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES):
+		return "weir needs CAP_NET_ADMIN and CAP_SYS_ADMIN here: run it as root"
+	case errors.Is(err, unix.ENETUNREACH), errors.Is(err, unix.EHOSTUNREACH):
+		return "The gateway is in no network of that link, or the link is down"
+	case errors.Is(err, unix.EEXIST):
+		return "Somebody else made it in the meantime: `weir plan` shows how it is now"
+	case errors.Is(err, unix.ENODEV):
+		return "The link went away in the meantime: `weir plan` shows how it is now"
+	}
+	if m, ok := s.Do.(plan.MoveLink); ok && errors.Is(err, unix.EINVAL) {
+		return fmt.Sprintf("The driver of %s does not let it be moved to another namespace", m.Link)
+	}
+	return ""
+}
+
+// ErrRefused says that a plan can't be carried out here; the error's text says
+// why, and what to do.
+var ErrRefused = errors.New("this plan can't be carried out here")
+
+// Apply carries out a plan. When a step fails those before it are undone, in
+// reverse order, and the error is a *StepError. A plan that refuses something
+// changes nothing (ErrRefused). A plan is for the kernel as it was read: if it
+// has changed since, a step may fail.
+func (k *Kernel) Apply(ctx context.Context, p plan.Plan) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.apply(ctx, p)
+}
+
+func (k *Kernel) apply(ctx context.Context, p plan.Plan) error {
+	if len(p.Refused) > 0 {
+		return fmt.Errorf("%w: %s", ErrRefused, strings.Join(p.Refused, "; "))
+	}
+	if len(p.Steps) > 0 {
+		if err := k.addFound(p.Found); err != nil {
+			return err
+		}
+	}
+	var done []effect
+	for i, s := range p.Steps {
+		err := ctx.Err()
+		var e effect
+		if err == nil {
+			e, err = k.do(ctx, s.Do)
+		}
+		if err == nil {
+			done = append(done, e)
+			continue
+		}
+		fail := &StepError{Step: s, N: i + 1, Of: len(p.Steps), Err: err}
+		for j := len(done) - 1; j >= 0; j-- {
+			if done[j].undo != nil {
+				if err := done[j].undo(); err != nil {
+					fail.Undo = errors.Join(fail.Undo, fmt.Errorf("undo %s: %w", p.Steps[j], err))
+				}
+			}
+			if done[j].keep != nil {
+				done[j].keep()
+			}
+		}
+		return fail
+	}
+	for _, e := range done {
+		if e.keep != nil {
+			e.keep()
+		}
+	}
+	goal := p.Goal
+	k.saveLast(&goal)
+	return k.forgetFound(p.Forget)
+}
+
+// Down gives everything back: ports, addresses, routes and sysctls as they were
+// found; what is weir's goes.
+func (k *Kernel) Down(ctx context.Context) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	a, err := k.read(ctx, desired.Desired{})
+	if err != nil {
+		return err
+	}
+	return k.apply(ctx, plan.Diff(a, desired.Desired{}))
+}
+
+// effect is a step done: how to undo it, and what to let go of when the turn is
+// over, however it ended.
+type effect struct {
+	undo func() error
+	keep func()
+}
+
+func undoable(undo func() error) effect { return effect{undo: undo} }
+
+func (k *Kernel) do(ctx context.Context, action plan.Action) (effect, error) {
+	switch a := action.(type) {
+	case plan.CreateNamespace:
+		return k.createNamespace(a.Name)
+	case plan.DeleteNamespace:
+		return k.deleteNamespace(a.Name)
+	case plan.AddLink:
+		s, err := k.space(a.NS)
+		if err != nil {
+			return effect{}, err
+		}
+		return undoable(func() error { return s.deleteLink(a.Link.Name) }), k.addLink(s, a.Link)
+	case plan.DeleteLink:
+		return k.doDeleteLink(a)
+	case plan.MoveLink:
+		return k.doMoveLink(a)
+	case plan.SetLink:
+		return k.doSetLink(a)
+	case plan.PutAddr:
+		return k.doPutAddr(a)
+	case plan.DeleteAddr:
+		s, err := k.space(a.NS)
+		if err != nil {
+			return effect{}, err
+		}
+		return undoable(func() error { return s.addAddr(a.Addr) }), notGone(s.deleteAddr(a.Addr))
+	case plan.PutRoute:
+		return k.doPutRoute(a)
+	case plan.DeleteRoute:
+		s, err := k.space(a.NS)
+		if err != nil {
+			return effect{}, err
+		}
+		undo := func() error { return s.putRoute(a.Route, false) }
+		if a.Route.Other != "" {
+			undo = func() error { return errors.New("a route that weir can't describe can't be put back") }
+		}
+		return undoable(undo), notGone(s.deleteRoute(a.Route))
+	case plan.PutRule:
+		return k.doPutRule(a)
+	case plan.DeleteRule:
+		s, err := k.space(a.NS)
+		if err != nil {
+			return effect{}, err
+		}
+		return undoable(func() error { return s.addRule(a.Rule) }), notGone(s.deleteRule(a.Rule))
+	case plan.SetSysctl:
+		return k.doSetSysctl(a)
+	case plan.LoadTable:
+		s, err := k.space(a.NS)
+		if err != nil {
+			return effect{}, err
+		}
+		undo := func() error {
+			if a.Old.Exists && a.Old.Text == "" {
+				return errors.New("the table that was there is not known")
+			}
+			return k.loadTable(ctx, s, plan.Table{Exists: a.New.Text != "", Text: a.New.Text}, ruleset.Table{Text: a.Old.Text, Sets: a.Old.Sets})
+		}
+		return undoable(undo), k.loadTable(ctx, s, a.Old, a.New)
+	case plan.SetElements:
+		s, err := k.space(a.NS)
+		if err != nil {
+			return effect{}, err
+		}
+		undo := func() error {
+			var back []plan.SetChange
+			for _, c := range a.Changes {
+				var old []string
+				for _, s := range a.Old.Sets {
+					if s.Name == c.Name {
+						old = s.Elements
+					}
+				}
+				back = append(back, plan.SetChange{Name: c.Name, Flush: true, Add: old})
+			}
+			return k.setElements(ctx, s, back, ruleset.Table{Text: a.Old.Text, Sets: a.Old.Sets})
+		}
+		return undoable(undo), k.setElements(ctx, s, a.Changes, a.New)
+	case plan.DeleteFlows:
+		s, err := k.space("")
+		if err != nil {
+			return effect{}, err
+		}
+		return effect{}, s.deleteFlows(a) // flows come back by themselves
+	}
+	return effect{}, fmt.Errorf("a step of type %T is not known", action)
+}
+
+// notGone forgives that what is to be removed is not there.
+func notGone(err error) error {
+	if gone(err) {
+		return nil
+	}
+	return err
+}
+
+func (k *Kernel) createNamespace(name string) (effect, error) {
+	if err := netns.Create(name); err != nil {
+		if !errors.Is(err, fs.ErrExist) {
+			return effect{}, err
+		}
+		// A file that no namespace is mounted on is what a crash left.
+		if _, idErr := netns.Identify(name); !errors.Is(idErr, fs.ErrNotExist) {
+			return effect{}, err
+		}
+		if err := netns.Delete(name); err != nil {
+			return effect{}, err
+		}
+		if err := netns.Create(name); err != nil {
+			return effect{}, err
+		}
+	}
+	undo := func() error {
+		if s := k.spaces[name]; s != nil {
+			s.close()
+			delete(k.spaces, name)
+		}
+		return netns.Delete(name)
+	}
+	s, err := k.space(name)
+	if err == nil {
+		up := true
+		err = s.setLink("lo", plan.LinkAttrs{Up: &up})
+	}
+	if err != nil {
+		return effect{}, errors.Join(err, undo())
+	}
+	return undoable(undo), nil
+}
+
+// deleteNamespace takes the name away and holds the namespace until the turn
+// is over, so that undoing brings back the same one, whole.
+func (k *Kernel) deleteNamespace(name string) (effect, error) {
+	held, err := os.Open(netns.Path(name))
+	if err != nil {
+		return effect{}, err
+	}
+	if err := netns.Delete(name); err != nil {
+		held.Close()
+		return effect{}, err
+	}
+	return effect{
+		undo: func() error { return netns.Attach(name, held) },
+		keep: func() {
+			held.Close()
+			_, _ = k.space(name) // closes our sockets if it is gone
+			if k.opt.RuntimeDir != "" {
+				if _, ok := k.spaces[name]; !ok {
+					_ = os.Remove(k.opt.RuntimeDir + "/" + tableRecordName(&space{name: name}))
+				}
+			}
+		},
+	}, nil
+}
+
+func (k *Kernel) doDeleteLink(a plan.DeleteLink) (effect, error) {
+	s, err := k.space(a.NS)
+	if err != nil {
+		return effect{}, err
+	}
+	undo := func() error {
+		if a.Link.Kind == desired.Veth && a.Link.PeerNS == "?" {
+			return errors.New("where its other end was is not known")
+		}
+		if err := k.addLink(s, a.Link); err != nil {
+			return err
+		}
+		for _, m := range a.Lost.Members {
+			if err := s.setLink(m, plan.LinkAttrs{Master: &a.Link.Name}); err != nil {
+				return err
+			}
+		}
+		return s.restore(a.Link.Name, a.Lost, &plan.LinkAttrs{MTU: a.Link.MTU, MAC: a.Link.MAC, AddrGen: &a.Link.AddrGen})
+	}
+	return undoable(undo), notGone(s.deleteLink(a.Link.Name))
+}
+
+// restore puts back what a link lost.
+func (s *space) restore(link string, lost plan.Lost, set *plan.LinkAttrs) error {
+	if set == nil {
+		set = &plan.LinkAttrs{}
+	}
+	set.Up = &lost.Up
+	if err := s.setLink(link, *set); err != nil {
+		return err
+	}
+	for _, a := range lost.Addrs {
+		if err := s.addAddr(a); err != nil && !errors.Is(err, unix.EEXIST) {
+			return err
+		}
+	}
+	if !lost.Up {
+		return nil
+	}
+	for _, r := range lost.Routes {
+		if err := s.putRoute(r, false); err != nil && !errors.Is(err, unix.EEXIST) {
+			return err
+		}
+	}
+	return nil
+}
+
+func (k *Kernel) doMoveLink(a plan.MoveLink) (effect, error) {
+	from, err := k.space(a.From)
+	if err != nil {
+		return effect{}, err
+	}
+	to, err := k.space(a.To)
+	if err != nil {
+		return effect{}, err
+	}
+	undo := func() error {
+		if err := to.moveLink(a.Link, from); err != nil {
+			return err
+		}
+		return from.restore(a.Link, a.Lost, nil)
+	}
+	return undoable(undo), from.moveLink(a.Link, to)
+}
+
+func (k *Kernel) doSetLink(a plan.SetLink) (effect, error) {
+	s, err := k.space(a.NS)
+	if err != nil {
+		return effect{}, err
+	}
+	back := plan.LinkAttrs{}
+	if a.New.Up != nil {
+		back.Up = a.Old.Up
+	}
+	if a.New.MTU != 0 {
+		back.MTU = a.Old.MTU
+	}
+	if a.New.MAC != "" {
+		back.MAC = a.Old.MAC
+	}
+	if a.New.Master != nil {
+		back.Master = a.Old.Master
+	}
+	if a.New.AddrGen != nil {
+		back.AddrGen = a.Old.AddrGen
+	}
+	set := func(to plan.LinkAttrs) error {
+		if !a.Bounce {
+			return s.setLink(a.Link, to)
+		}
+		down, up := false, true
+		if err := s.setLink(a.Link, plan.LinkAttrs{Up: &down}); err != nil {
+			return err
+		}
+		err := s.setLink(a.Link, to)
+		return errors.Join(err, s.setLink(a.Link, plan.LinkAttrs{Up: &up}))
+	}
+	return undoable(func() error { return set(back) }), set(a.New)
+}
+
+func (k *Kernel) doPutAddr(a plan.PutAddr) (effect, error) {
+	s, err := k.space(a.NS)
+	if err != nil {
+		return effect{}, err
+	}
+	if a.Old != nil {
+		if err := notGone(s.deleteAddr(*a.Old)); err != nil {
+			return effect{}, err
+		}
+	}
+	undo := func() error {
+		err := notGone(s.deleteAddr(a.New))
+		if a.Old != nil {
+			err = errors.Join(err, s.addAddr(*a.Old))
+		}
+		return err
+	}
+	if err := s.addAddr(a.New); err != nil {
+		if a.Old != nil {
+			err = errors.Join(err, s.addAddr(*a.Old))
+		}
+		return effect{}, err
+	}
+	return undoable(undo), nil
+}
+
+func (k *Kernel) doPutRoute(a plan.PutRoute) (effect, error) {
+	s, err := k.space(a.NS)
+	if err != nil {
+		return effect{}, err
+	}
+	undo := func() error { return s.deleteRoute(a.New) }
+	if a.Old != nil {
+		undo = func() error {
+			if a.Old.Other != "" {
+				return errors.New("a route that weir can't describe can't be put back")
+			}
+			return s.putRoute(*a.Old, true)
+		}
+	}
+	return undoable(undo), s.putRoute(a.New, a.Old != nil)
+}
+
+func (k *Kernel) doPutRule(a plan.PutRule) (effect, error) {
+	s, err := k.space(a.NS)
+	if err != nil {
+		return effect{}, err
+	}
+	if err := s.addRule(a.New); err != nil {
+		return effect{}, err
+	}
+	if a.Old == nil {
+		return undoable(func() error { return s.deleteRule(a.New) }), nil
+	}
+	// Both are there: until the old one goes it is the one that counts.
+	if err := notGone(s.deleteRule(*a.Old)); err != nil {
+		return effect{}, errors.Join(err, s.deleteRule(a.New))
+	}
+	return undoable(func() error {
+		if err := s.addRule(*a.Old); err != nil {
+			return err
+		}
+		return s.deleteRule(a.New)
+	}), nil
+}
+
+func (k *Kernel) doSetSysctl(a plan.SetSysctl) (effect, error) {
+	s, err := k.space(a.NS)
+	if err != nil {
+		return effect{}, err
+	}
+	if a.Old == "" && a.NS == "" {
+		// It has only just come to be, with conntrack or with a link: this is how
+		// it was found.
+		now, err := s.sysctls([]string{a.Key})
+		if err != nil {
+			return effect{}, err
+		}
+		if v, ok := now[a.Key]; ok {
+			if err := k.addFound(plan.Found{Sysctls: map[string]string{a.Key: v}}); err != nil {
+				return effect{}, err
+			}
+			a.Old = v
+		}
+	}
+	undo := func() error {
+		if a.Old == "" {
+			return nil
+		}
+		err := s.setSysctl(a.Key, a.Old)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // went with what it was of
+		}
+		return err
+	}
+	return undoable(undo), s.setSysctl(a.Key, a.New)
+}

@@ -1,0 +1,123 @@
+// Package kernel is the only writer of the kernel. It reads what the kernel
+// holds into a plan.Actual, carries out the steps of a plan.Plan, and tells of
+// changes that others make.
+//
+// Nothing is kept in memory that the kernel knows: a Kernel opened after a
+// crash finds all as its predecessor left it. What the kernel can't know is in
+// two directories: under Options.StateDir how the machine was found, under
+// Options.RuntimeDir what was loaded last.
+//
+// Trap: a network namespace belongs to a thread. Netlink sockets are opened in
+// their namespace once and stay there; /proc/sys/net is the calling thread's,
+// so sysctls are read and written in netns.Do.
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"sync"
+
+	"weir/internal/netns"
+	"weir/internal/plan"
+	"weir/internal/state"
+)
+
+// Options says where a Kernel keeps things.
+type Options struct {
+	StateDir   string       // survives a reboot: how the machine was found
+	RuntimeDir string       // does not: what was loaded last
+	Log        *slog.Logger // nil is slog.Default
+}
+
+// Kernel is the Linux kernel of this machine, as seen from the network
+// namespace the process started in, which is called main and "". Its methods
+// may be called from any goroutine; they wait for each other.
+type Kernel struct {
+	opt     Options
+	log     *slog.Logger
+	boot    string
+	machine state.Machine
+
+	mu     sync.Mutex
+	spaces map[string]*space
+	last   remembered
+	found  plan.Found
+	nft    string // path of the program; "" is not there
+
+	watch watcher
+}
+
+// Open finds out what the machine can do, and reads what an earlier Kernel
+// left in the directories. It changes nothing.
+func Open(opt Options) (*Kernel, error) {
+	k := &Kernel{opt: opt, log: opt.Log, spaces: map[string]*space{}}
+	if k.log == nil {
+		k.log = slog.Default()
+	}
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return nil, fmt.Errorf("read the machine's boot id: %w", err)
+	}
+	main, err := netns.Identify("")
+	if err != nil {
+		return nil, err
+	}
+	// What was stored in another boot, or of another main namespace, is void.
+	k.boot = fmt.Sprintf("%s/%d", string(boot[:min(len(boot), 36)]), main.Ino)
+	k.nft = lookNft()
+	if _, err := k.space(""); err != nil {
+		return nil, err
+	}
+	if err := k.loadFound(); err != nil {
+		k.Close()
+		return nil, err
+	}
+	k.loadLast()
+	k.machine = k.probe()
+	return k, nil
+}
+
+// Close closes all sockets. The kernel stays as it is.
+func (k *Kernel) Close() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.watch.stop()
+	for name, s := range k.spaces {
+		s.close()
+		delete(k.spaces, name)
+	}
+	return nil
+}
+
+// Machine returns what the machine was found to be able to do.
+func (k *Kernel) Machine() state.Machine { return k.machine }
+
+// space returns the open namespace called name, opening it again if another
+// one took over the name. The error is fs.ErrNotExist if there is none.
+func (k *Kernel) space(name string) (*space, error) {
+	id, err := netns.Identify(name)
+	if err != nil {
+		if s := k.spaces[name]; s != nil && errors.Is(err, fs.ErrNotExist) {
+			s.close()
+			delete(k.spaces, name)
+		}
+		return nil, err
+	}
+	if s := k.spaces[name]; s != nil {
+		if s.id == id {
+			return s, nil
+		}
+		s.close()
+		delete(k.spaces, name)
+	}
+	s, err := openSpace(name, id)
+	if err != nil {
+		return nil, err
+	}
+	k.spaces[name] = s
+	k.watch.add(s)
+	return s, nil
+}

@@ -1,0 +1,212 @@
+package kernel
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"weir/internal/desired"
+	"weir/internal/plan"
+)
+
+// remembered is what the last turn left.
+type remembered struct {
+	Boot string           `json:"boot"`
+	Want *desired.Desired `json:"want"`
+}
+
+// foundFile is how the machine was found. It is void after a reboot, which
+// takes back all that weir did.
+type foundFile struct {
+	Boot string     `json:"boot"`
+	As   plan.Found `json:"found"`
+}
+
+// writeWhole puts v into a file so that a power cut leaves the old or the new.
+func writeWhole(dir, name string, v any, durable bool) error {
+	if dir == "" {
+		return nil
+	}
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(dir, "."+name+"-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name()) // of no effect once it is renamed
+	_, err = f.Write(b)
+	if err == nil && durable {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(f.Name(), filepath.Join(dir, name)); err != nil {
+		return err
+	}
+	if !durable {
+		return nil
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// readWhole reads what writeWhole wrote. A file that is not there leaves v.
+func readWhole(dir, name string, v any) error {
+	if dir == "" {
+		return nil
+	}
+	b, err := os.ReadFile(filepath.Join(dir, name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(b, v)
+}
+
+const (
+	foundName = "found.json"
+	lastName  = "last.json"
+)
+
+func (k *Kernel) loadFound() error {
+	var f foundFile
+	if err := readWhole(k.opt.StateDir, foundName, &f); err != nil {
+		return fmt.Errorf("read how the machine was found (%s): %w", filepath.Join(k.opt.StateDir, foundName), err)
+	}
+	if f.Boot == k.boot {
+		k.found = f.As
+	}
+	return nil
+}
+
+// addFound keeps what is about to be changed for the first time.
+func (k *Kernel) addFound(f plan.Found) error {
+	next := plan.Found{Sysctls: maps.Clone(k.found.Sysctls), Ports: maps.Clone(k.found.Ports), Routes: slices.Clone(k.found.Routes)}
+	if next.Sysctls == nil {
+		next.Sysctls = map[string]string{}
+	}
+	if next.Ports == nil {
+		next.Ports = map[string]plan.Port{}
+	}
+	changed := false
+	for key, v := range f.Sysctls {
+		if _, ok := next.Sysctls[key]; !ok {
+			next.Sysctls[key], changed = v, true
+		}
+	}
+	for name, p := range f.Ports {
+		if _, ok := next.Ports[name]; !ok {
+			next.Ports[name], changed = p, true
+		}
+	}
+	for _, r := range f.Routes {
+		if !slices.Contains(next.Routes, r) {
+			next.Routes, changed = append(next.Routes, r), true
+		}
+	}
+	if !changed {
+		return nil
+	}
+	return k.saveFound(next)
+}
+
+// forgetFound drops what was given back.
+func (k *Kernel) forgetFound(f plan.Found) error {
+	if len(f.Sysctls)+len(f.Ports)+len(f.Routes) == 0 {
+		return nil
+	}
+	next := plan.Found{Sysctls: maps.Clone(k.found.Sysctls), Ports: maps.Clone(k.found.Ports)}
+	for key := range f.Sysctls {
+		delete(next.Sysctls, key)
+	}
+	for name := range f.Ports {
+		delete(next.Ports, name)
+	}
+	for _, r := range k.found.Routes {
+		if !slices.Contains(f.Routes, r) {
+			next.Routes = append(next.Routes, r)
+		}
+	}
+	return k.saveFound(next)
+}
+
+func (k *Kernel) saveFound(f plan.Found) error {
+	if err := writeWhole(k.opt.StateDir, foundName, foundFile{Boot: k.boot, As: f}, true); err != nil {
+		return fmt.Errorf("keep how the machine was found (%s): %w", filepath.Join(k.opt.StateDir, foundName), err)
+	}
+	k.found = f
+	return nil
+}
+
+// loadLast reads what the last turn left. Without it a plan can't tell drift
+// from change, which is worth a line in the log and no more.
+func (k *Kernel) loadLast() {
+	var l remembered
+	if err := readWhole(k.opt.RuntimeDir, lastName, &l); err != nil {
+		k.log.Warn("what the last turn left can't be read", "err", err)
+		return
+	}
+	if l.Boot == k.boot {
+		k.last = l
+	}
+}
+
+func (k *Kernel) saveLast(want *desired.Desired) {
+	k.last = remembered{Boot: k.boot, Want: want}
+	if err := writeWhole(k.opt.RuntimeDir, lastName, k.last, false); err != nil {
+		k.log.Warn("what this turn left can't be kept", "err", err)
+	}
+}
+
+func tableRecordName(s *space) string {
+	if s.name == "" {
+		return "nft.json"
+	}
+	return "nft-" + s.name + ".json"
+}
+
+// loadTableRecord returns what was loaded last in s, nil if that is not known.
+func (k *Kernel) loadTableRecord(s *space) *loadedTable {
+	var l loadedTable
+	if err := readWhole(k.opt.RuntimeDir, tableRecordName(s), &l); err != nil {
+		k.log.Warn("what was loaded last can't be read", "ns", s.name, "err", err)
+		return nil
+	}
+	if l.Boot != k.boot || l.NS != s.id.Ino || l.Table.Text == "" {
+		return nil
+	}
+	return &l
+}
+
+func (k *Kernel) saveTableRecord(s *space) error {
+	if s.nft.loaded.Table.Text == "" {
+		if k.opt.RuntimeDir == "" {
+			return nil
+		}
+		err := os.Remove(filepath.Join(k.opt.RuntimeDir, tableRecordName(s)))
+		if errors.Is(err, fs.ErrNotExist) {
+			err = nil
+		}
+		return err
+	}
+	if err := writeWhole(k.opt.RuntimeDir, tableRecordName(s), s.nft.loaded, false); err != nil {
+		return fmt.Errorf("keep what was loaded: %w", err)
+	}
+	return nil
+}

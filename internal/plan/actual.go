@@ -1,0 +1,143 @@
+package plan
+
+import (
+	"net/netip"
+
+	"weir/internal/desired"
+	"weir/internal/ruleset"
+	"weir/internal/state"
+)
+
+// Actual is what the kernel holds, as far as it concerns weir, and what weir
+// remembers of its own earlier turns. internal/kernel fills it in.
+type Actual struct {
+	Namespaces []Namespace // main first, then the WANs' by name; one that is absent is not listed
+	Machine    state.Machine
+
+	// Last is what the last turn left. Something that is not as Last and the
+	// file both have it was touched by somebody else. Nil: not known.
+	Last *desired.Desired
+
+	Found Found // how things were before weir came
+}
+
+// Namespace is one network namespace: main, or one called wan-NAME.
+type Namespace struct {
+	Name string // "" is main
+
+	// Ours says that the namespace carries weir's mark (a table or a link of
+	// ours): one that the file no longer wants is then deleted. False is a
+	// namespace somebody else calls wan-NAME.
+	Ours bool
+
+	Links   []Link
+	Addrs   []Addr
+	Routes  []Route // without the kernel's own (rtm_protocol kernel, table local)
+	Rules   []Rule
+	Sysctls map[string]string // those that were asked for and exist
+	Table   Table
+}
+
+// Link is a link as it is. Kind is the kernel's word: "veth", "bridge",
+// "vlan", "tun", "" for hardware.
+type Link struct {
+	Name    string
+	Kind    string
+	Index   int
+	Ours    bool // made by weir: carries Alias
+	Up      bool // IFF_UP
+	Carrier bool
+	MTU     int
+	MAC     string
+	PermMAC string // the port's own, where it has one burnt in; else ""
+	Master  string // "": none
+	AddrGen uint8  // IFLA_INET6_ADDR_GEN_MODE
+
+	Peer, PeerNS string // veth: the other end, if it is in a namespace listed here. PeerNS is "?" if not
+	Parent       string // vlan: the port it sits on, if that is in a namespace listed here
+	VID          int    // vlan
+}
+
+// Alias is the IFLA_IFALIAS that marks a link as made by weir.
+const Alias = "weir"
+
+// Addr is an address as it is.
+type Addr struct {
+	desired.Addr
+	Kernel    bool // link-local, or made from a router advertisement by the kernel: never removed
+	Tentative bool // duplicate address detection is still going on
+	DADFailed bool // somebody else has it (RFC 4862, 5.4.5)
+}
+
+// Route is a route as it is.
+type Route struct {
+	desired.Route
+	Proto int // rtm_protocol
+
+	// Other is what a desired.Route cannot say about it ("2 next hops"); such
+	// a route is never the wanted one, and can't be put back once removed.
+	Other string
+}
+
+// Rule is an ip rule as it is.
+type Rule struct {
+	desired.Rule
+	Proto int    // FRA_PROTOCOL
+	Other string // what a desired.Rule cannot say about it ("from 10.0.0.0/8")
+}
+
+// Table is the nft table inet weir as it is, beside what we loaded.
+type Table struct {
+	Exists  bool
+	Text    string        // what we loaded last; "" if nobody kept it
+	Sets    []ruleset.Set // the elements we loaded last
+	Touched []Touch       // how the kernel's table differs from the one right after our load
+}
+
+// Touch is one thing in our table that somebody else changed.
+type Touch struct {
+	Op   Op     // what was done to it
+	What string // as the reader finds it: `rule "forward web"`, `chain through`, `element of set own4`
+	Set  string // the set's name if only elements of it were touched
+}
+
+// Found is how the machine was before weir first changed it, kept so that
+// everything can be given back.
+type Found struct {
+	Sysctls map[string]string `json:"sysctls,omitempty"` // main's
+	Ports   map[string]Port   `json:"ports,omitempty"`
+	Routes  []Route           `json:"routes,omitempty"` // of others in main that weir took out
+}
+
+// Port is how a port of the machine was found. Everything in it belongs to main.
+type Port struct {
+	Up     bool           `json:"up"`
+	MTU    int            `json:"mtu,omitempty"`
+	MAC    string         `json:"mac,omitempty"`
+	Master string         `json:"master,omitempty"`
+	Addrs  []netip.Prefix `json:"addrs,omitempty"`
+	Routes []Route        `json:"routes,omitempty"`
+}
+
+// namespace returns the namespace called name, or nil.
+func (a *Actual) namespace(name string) *Namespace {
+	for i := range a.Namespaces {
+		if a.Namespaces[i].Name == name {
+			return &a.Namespaces[i]
+		}
+	}
+	return nil
+}
+
+// link returns the link called name, or nil.
+func (n *Namespace) link(name string) *Link {
+	if n == nil {
+		return nil
+	}
+	for i := range n.Links {
+		if n.Links[i].Name == name {
+			return &n.Links[i]
+		}
+	}
+	return nil
+}

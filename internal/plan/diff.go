@@ -1,0 +1,300 @@
+package plan
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"weir/internal/desired"
+)
+
+// A phase is a part of a plan's order: never a route before its filter, never
+// an address before its policy, a mark's table before its rule; what destroys
+// comes last, and what it destroys is by then out of use.
+type phase int
+
+const (
+	atNamespace phase = iota
+	atTable           // policy first: every later step is already under it
+	atSysctl          // after the tables: loading one brings conntrack's into being
+	atUnlink          // links whose names are needed
+	atLink
+	atLinkSysctl // before an address or a router advertisement can come in
+	atAddr
+	atUp
+	atRoute
+	atRule
+	atRuleGone
+	atRouteGone
+	atFlows // after routes and rules: what comes next must not make the same entry anew
+	atAddrGone
+	atLinkGone // ports go home, cables and bridges go
+	atGiveBack
+	atSysctlGone // forwarding ends before the filter does
+	atTableGone
+	atNamespaceGone
+	phases
+)
+
+// Diff returns the steps that turn actual into want. It is pure.
+func Diff(actual Actual, want desired.Desired) Plan {
+	d := &differ{actual: &actual, want: want, void: map[linkKey]why{}, gone: map[linkKey]bool{}, waits: map[linkKey]bool{}}
+	d.plan.Goal = want
+	d.plan.Notes = slices.Clone(want.Notes)
+	if len(want.Namespaces) == 0 || want.Namespaces[0].Name != "" {
+		// Nothing is wanted of main: whatever is ours there goes.
+		d.want.Namespaces = append([]desired.Namespace{{}}, want.Namespaces...)
+	}
+	d.namespaces()
+	d.links()
+	for i := range d.want.Namespaces {
+		w := &d.want.Namespaces[i]
+		h := d.actual.namespace(w.Name)
+		if h == nil {
+			h = &Namespace{Name: w.Name}
+		}
+		d.table(w, h)
+		d.sysctls(w, h)
+		d.addrs(w, h)
+		d.routes(w, h)
+		d.rules(w, h)
+	}
+	d.giveBack()
+	for _, steps := range d.steps {
+		d.plan.Steps = append(d.plan.Steps, steps...)
+	}
+	return d.plan
+}
+
+type linkKey struct{ ns, name string }
+
+// why says how a link comes to be bare in this turn.
+type why uint8
+
+const (
+	_       why = iota
+	made        // made, or moved here: no address, route or sysctl of ours is on it
+	bounced     // goes down and up: its routes and IPv6 addresses go
+)
+
+type differ struct {
+	actual *Actual
+	want   desired.Desired
+	plan   Plan
+	steps  [phases][]Step
+
+	void  map[linkKey]why
+	gone  map[linkKey]bool // deleted or moved away in this turn, with all that is on it
+	waits map[linkKey]bool // not there yet, and what depends on it waits
+}
+
+func (d *differ) add(at phase, s Step) { d.steps[at] = append(d.steps[at], s) }
+
+func (d *differ) refuse(format string, args ...any) {
+	d.plan.Refused = append(d.plan.Refused, fmt.Sprintf(format, args...))
+}
+
+func (d *differ) note(format string, args ...any) {
+	n := fmt.Sprintf(format, args...)
+	if !slices.Contains(d.plan.Notes, n) {
+		d.plan.Notes = append(d.plan.Notes, n)
+	}
+}
+
+// wanted returns the wanted namespace called name, or nil.
+func (d *differ) wanted(name string) *desired.Namespace { return find(&d.want, name) }
+
+// last returns what the last turn left in a namespace; empty if not known.
+func (d *differ) last(name string) *desired.Namespace {
+	if d.actual.Last != nil {
+		if n := find(d.actual.Last, name); n != nil {
+			return n
+		}
+	}
+	return &desired.Namespace{}
+}
+
+func find(d *desired.Desired, name string) *desired.Namespace {
+	for i := range d.Namespaces {
+		if d.Namespaces[i].Name == name {
+			return &d.Namespaces[i]
+		}
+	}
+	return nil
+}
+
+// mend marks s as drift, done by somebody else, and says so.
+func mend(s Step) Step {
+	s.Drift = true
+	switch s.Op {
+	case Add:
+		s.Why = "removed by hand, will come back"
+	case Change:
+		s.Why = "changed by hand"
+	case Remove:
+		s.Why = "added by hand"
+	}
+	return s
+}
+
+// surplus finishes the step that removes something which is not wanted: it was
+// of an earlier file, or somebody else's doing.
+func (d *differ) surplus(s Step, wasOurs bool) Step {
+	switch {
+	case s.Why != "" || d.actual.Last == nil:
+		return s
+	case wasOurs:
+		s.Why = "no longer wanted"
+		return s
+	}
+	return mend(s)
+}
+
+func (d *differ) namespaces() {
+	for _, w := range d.want.Namespaces {
+		if w.Name != "" && d.actual.namespace(w.Name) == nil {
+			s := Step{Op: Add, NS: w.Name, Object: "namespace", Name: w.Name, Do: CreateNamespace{w.Name}}
+			if d.last(w.Name).Name != "" {
+				s = mend(s)
+			}
+			d.add(atNamespace, s)
+		}
+	}
+	for i := range d.actual.Namespaces {
+		h := &d.actual.Namespaces[i]
+		if h.Name == "" || d.wanted(h.Name) != nil || !h.Ours {
+			continue
+		}
+		s := Step{Op: Remove, NS: h.Name, Object: "namespace", Name: h.Name, Do: DeleteNamespace{h.Name}}
+		d.add(atNamespaceGone, d.surplus(s, d.last(h.Name).Name != ""))
+	}
+}
+
+func (d *differ) sysctls(w *desired.Namespace, h *Namespace) {
+	last := map[string]string{}
+	for _, s := range d.last(w.Name).Sysctls {
+		last[s.Key] = s.Value
+	}
+	for _, s := range w.Sysctls {
+		link := sysctlLink(s.Key)
+		at := linkKey{w.Name, link}
+		if link != "" && (d.waits[at] || !d.exists(at)) {
+			continue
+		}
+		old, known := h.Sysctls[s.Key]
+		if link != "" && d.void[at] == made {
+			old, known = "", false
+		}
+		if s.Global {
+			if !d.global(s, old, known) {
+				continue
+			}
+		} else if known && SameValue(old, s.Value) {
+			continue
+		}
+		if !known && link == "" && h.Table.Exists && len(d.steps[atTable]) == 0 {
+			d.note("this kernel has no %s in %s: left out", s.Key, place(w.Name))
+			continue
+		}
+		if w.Name == "" && known && d.void[at] != made {
+			if _, ok := d.actual.Found.Sysctls[s.Key]; !ok {
+				if d.plan.Found.Sysctls == nil {
+					d.plan.Found.Sysctls = map[string]string{}
+				}
+				d.plan.Found.Sysctls[s.Key] = old
+			}
+		}
+		step := Step{Op: Change, NS: w.Name, Object: "sysctl", Name: s.Key, Old: old, New: s.Value,
+			Do: SetSysctl{NS: w.Name, Key: s.Key, Old: old, New: s.Value}}
+		if v, ok := last[s.Key]; ok && v == s.Value && known {
+			step = mend(step)
+		}
+		if link != "" {
+			d.add(atLinkSysctl, step)
+		} else {
+			d.add(atSysctl, step)
+		}
+	}
+}
+
+// global says whether a value that exists once in the machine is to be raised.
+func (d *differ) global(s desired.Sysctl, old string, known bool) bool {
+	want, err := strconv.ParseUint(s.Value, 10, 64)
+	if err != nil {
+		d.refuse("%s is wanted as %q, which is no number", s.Key, s.Value)
+		return false
+	}
+	if known {
+		if have, err := strconv.ParseUint(strings.TrimSpace(old), 10, 64); err == nil && have >= want {
+			return false
+		}
+	}
+	if !d.actual.Machine.ConntrackMax {
+		d.note("%s stays as it is: it can be changed in the machine's first network namespace only", s.Key)
+		return false
+	}
+	return known
+}
+
+// sysctlLink returns the link that a key is about, or "".
+func sysctlLink(key string) string {
+	parts := strings.Split(key, "/")
+	if len(parts) < 5 || parts[0] != "net" || (parts[2] != "conf" && parts[2] != "neigh") {
+		return ""
+	}
+	if parts[3] == "all" || parts[3] == "default" {
+		return ""
+	}
+	return parts[3]
+}
+
+// SameValue compares values of a sysctl as the kernel does: blanks apart.
+func SameValue(a, b string) bool { return slices.Equal(strings.Fields(a), strings.Fields(b)) }
+
+// exists says whether the link will be there when this turn is over.
+func (d *differ) exists(at linkKey) bool {
+	if d.void[at] != 0 {
+		return true
+	}
+	return d.actual.namespace(at.ns).link(at.name) != nil && !d.gone[at]
+}
+
+// giveBack returns what was found to what is no longer wanted.
+func (d *differ) giveBack() {
+	main := d.actual.namespace("")
+	if main == nil {
+		return
+	}
+	kept := map[string]bool{}
+	for _, s := range d.wanted("").Sysctls {
+		kept[s.Key] = true
+	}
+	for _, key := range slices.Sorted(maps.Keys(d.actual.Found.Sysctls)) {
+		if kept[key] {
+			continue
+		}
+		if d.plan.Forget.Sysctls == nil {
+			d.plan.Forget.Sysctls = map[string]string{}
+		}
+		d.plan.Forget.Sysctls[key] = ""
+		found := d.actual.Found.Sysctls[key]
+		if now, ok := main.Sysctls[key]; ok && !SameValue(now, found) {
+			d.add(atSysctlGone, Step{Op: Change, Object: "sysctl", Name: key, Old: now, New: found, Why: "as it was found",
+				Do: SetSysctl{Key: key, Old: now, New: found}})
+		}
+	}
+	for _, r := range d.actual.Found.Routes {
+		if d.competes(r) {
+			continue
+		}
+		d.plan.Forget.Routes = append(d.plan.Forget.Routes, r)
+		if d.exists(linkKey{"", r.Link}) && !slices.ContainsFunc(main.Routes, func(x Route) bool {
+			return routeSlotOf(x.Route) == routeSlotOf(r.Route) && x.Proto != desired.RouteProto
+		}) {
+			d.add(atGiveBack, Step{Op: Add, Object: "route", Name: routeName(r.Route), New: routeText(r.Route), Why: "as it was found",
+				Do: PutRoute{New: r}})
+		}
+	}
+}

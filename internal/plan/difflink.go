@@ -1,0 +1,436 @@
+package plan
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"weir/internal/desired"
+)
+
+// links compares the links of all namespaces together: a cable is in two of
+// them, and a port may be in the wrong one.
+func (d *differ) links() {
+	for i := range d.want.Namespaces {
+		w := &d.want.Namespaces[i]
+		for _, l := range w.Links {
+			switch l.Kind {
+			case desired.Port:
+				d.port(w.Name, l)
+			case desired.Veth:
+				d.cable(w.Name, l)
+			case desired.Bridge, desired.VLAN:
+				d.device(w.Name, l)
+			default:
+				d.refuse("link %s in %s has no kind", l.Name, place(w.Name))
+			}
+		}
+	}
+	d.surplusLinks()
+	d.portsBack()
+	// Attributes last: a master may be listed after its member.
+	for i := range d.want.Namespaces {
+		w := &d.want.Namespaces[i]
+		for _, l := range w.Links {
+			d.attrs(w.Name, l)
+		}
+	}
+}
+
+// port sees to it that a port is in its namespace.
+func (d *differ) port(ns string, l desired.Link) {
+	at := linkKey{ns, l.Name}
+	from, have := d.locate(ns, l.Name)
+	if have == nil {
+		d.waits[at] = true
+		d.plan.Waiting = append(d.plan.Waiting, fmt.Sprintf("waiting for %s: it isn't there yet", l.Name))
+		return
+	}
+	if _, ok := d.actual.Found.Ports[l.Name]; !ok {
+		if d.plan.Found.Ports == nil {
+			d.plan.Found.Ports = map[string]Port{}
+		}
+		d.plan.Found.Ports[l.Name] = d.snapshot(from, have)
+	}
+	if from == ns {
+		return
+	}
+	if ns != "" && l.Name == desired.CableInner {
+		d.refuse("port %s can't be a WAN's: the cable's end in %s is called so. Rename the port (ip link set %s name ...)", l.Name, ns, l.Name)
+		d.waits[at] = true
+		return
+	}
+	d.move(atLink, l.Name, from, ns, "")
+	d.void[at] = made
+}
+
+// locate finds a port: where it should be, in main, or in another namespace of ours.
+func (d *differ) locate(ns, name string) (string, *Link) {
+	look := append([]string{ns, ""}, func() (all []string) {
+		for _, n := range d.actual.Namespaces {
+			all = append(all, n.Name)
+		}
+		return all
+	}()...)
+	for _, n := range look {
+		if h := d.actual.namespace(n).link(name); h != nil && !h.Ours {
+			return n, h
+		}
+	}
+	return "", nil
+}
+
+func (d *differ) move(at phase, name, from, to, why string) {
+	s := Step{Op: Change, NS: to, Object: "link", Name: name, Old: "in " + place(from), New: "in " + place(to), Why: why,
+		Do: MoveLink{Link: name, From: from, To: to, Lost: d.lost(from, name)}}
+	d.gone[linkKey{from, name}] = true
+	d.add(at, s)
+}
+
+// snapshot is a port as it was found. In a WAN's namespace it was ours already,
+// and nobody knows how it was before.
+func (d *differ) snapshot(ns string, l *Link) Port {
+	p := Port{MTU: l.MTU, MAC: l.MAC}
+	if l.PermMAC != "" {
+		p.MAC = l.PermMAC
+	}
+	if ns != "" {
+		return p
+	}
+	lost := d.lost(ns, l.Name)
+	p.Up, p.Master, p.MAC, p.Routes = l.Up, l.Master, l.MAC, lost.Routes
+	for _, a := range lost.Addrs {
+		p.Addrs = append(p.Addrs, a.Prefix)
+	}
+	return p
+}
+
+// lost is what goes with a link.
+func (d *differ) lost(ns, name string) Lost {
+	h := d.actual.namespace(ns)
+	l := h.link(name)
+	if l == nil {
+		return Lost{}
+	}
+	out := Lost{Up: l.Up}
+	for _, a := range h.Addrs {
+		if a.Link == name && !a.Kernel {
+			out.Addrs = append(out.Addrs, a.Addr)
+		}
+	}
+	for _, r := range h.Routes {
+		if r.Link == name && r.Other == "" {
+			out.Routes = append(out.Routes, r)
+		}
+	}
+	for _, m := range h.Links {
+		if m.Master == name {
+			out.Members = append(out.Members, m.Name)
+		}
+	}
+	return out
+}
+
+// cable sees to a veth pair. The end in main stands for both.
+func (d *differ) cable(ns string, l desired.Link) {
+	if ns != "" {
+		return
+	}
+	near, far := linkKey{ns, l.Name}, linkKey{l.PeerNS, l.Peer}
+	have := d.actual.namespace(ns).link(l.Name)
+	if have != nil && have.Kind == "veth" && have.Peer == l.Peer && have.PeerNS == l.PeerNS {
+		return // whoever made it: this is the cable
+	}
+	if have != nil && !have.Ours && !d.lastHas(ns, l) {
+		d.refuse("a link called %s is in %s already, and weir did not make it. Rename it (ip link set %s name ...), or the WAN", l.Name, place(ns), l.Name)
+		d.waits[near], d.waits[far] = true, true
+		return
+	}
+	step := Step{Op: Add, NS: ns, Object: "link", Name: l.Name, New: linkText(l), Do: AddLink{NS: ns, Link: l}}
+	if have != nil {
+		d.unlink(ns, *have, "it is not the cable")
+	}
+	if d.lastHas(ns, l) && d.last(l.PeerNS).Name != "" && d.actual.namespace(l.PeerNS) != nil {
+		step = mend(step)
+	}
+	if other := d.actual.namespace(l.PeerNS).link(l.Peer); other != nil && !d.gone[far] {
+		if !other.Ours && other.Kind != "veth" {
+			d.refuse("a link called %s is in %s already, and weir did not make it. Rename it (ip -n %s link set %s name ...)", l.Peer, l.PeerNS, l.PeerNS, l.Peer)
+			d.waits[near], d.waits[far] = true, true
+			return
+		}
+		d.unlink(l.PeerNS, *other, "it is not the cable")
+	}
+	d.void[near], d.void[far] = made, made
+	d.add(atLink, step)
+}
+
+// device sees to a bridge or a VLAN.
+func (d *differ) device(ns string, l desired.Link) {
+	at := linkKey{ns, l.Name}
+	if l.Kind == desired.VLAN {
+		if !d.actual.Machine.VLAN {
+			d.refuse("%s needs 802.1Q VLANs, and this kernel has none (module 8021q)", l.Name)
+			d.waits[at] = true
+			return
+		}
+		if d.waits[linkKey{"", l.Parent}] || (d.actual.namespace("").link(l.Parent) == nil && d.void[linkKey{"", l.Parent}] == 0) {
+			d.waits[at] = true
+			return // the port itself says that it is waited for
+		}
+	}
+	if l.Kind == desired.Bridge && !d.actual.Machine.Bridge {
+		d.refuse("%s needs a bridge, and this kernel has none (module bridge)", l.Name)
+		d.waits[at] = true
+		return
+	}
+	have := d.actual.namespace(ns).link(l.Name)
+	if have != nil {
+		ours := have.Ours || d.lastHas(ns, l)
+		same := have.Kind == kindWord(l.Kind) && (l.Kind != desired.VLAN || have.VID == l.VID && have.Parent == l.Parent)
+		switch {
+		case same && ours:
+			return
+		case !ours:
+			d.refuse("a link called %s is in %s already, and weir did not make it. Rename it (ip link set %s name ...), or the LAN", l.Name, place(ns), l.Name)
+			d.waits[at] = true
+			return
+		}
+		d.unlink(ns, *have, "it is another kind of link")
+	}
+	step := Step{Op: Add, NS: ns, Object: "link", Name: l.Name, New: linkText(l), Do: AddLink{NS: ns, Link: l}}
+	if d.lastHas(ns, l) {
+		step = mend(step)
+	}
+	d.void[at] = made
+	d.add(atLink, step)
+}
+
+// lastHas says whether the last turn left such a link.
+func (d *differ) lastHas(ns string, l desired.Link) bool {
+	return slices.ContainsFunc(d.last(ns).Links, func(x desired.Link) bool {
+		return x.Name == l.Name && x.Kind == l.Kind && x.VID == l.VID && x.Parent == l.Parent && x.Peer == l.Peer && x.PeerNS == l.PeerNS
+	})
+}
+
+// unlink removes a link that is in the way, or not wanted any more.
+func (d *differ) unlink(ns string, l Link, why string) {
+	at := atUnlink
+	if why == "" {
+		at = atLinkGone
+	}
+	s := Step{Op: Remove, NS: ns, Object: "link", Name: l.Name, Old: actualLinkText(l), Why: why,
+		Do: DeleteLink{NS: ns, Link: asDesired(l), Lost: d.lost(ns, l.Name)}}
+	d.gone[linkKey{ns, l.Name}] = true
+	if l.Kind == "veth" && l.PeerNS != "?" {
+		d.gone[linkKey{l.PeerNS, l.Peer}] = true
+	}
+	d.add(at, d.surplus(s, slices.ContainsFunc(d.last(ns).Links, func(x desired.Link) bool { return x.Name == l.Name })))
+}
+
+// surplusLinks removes what weir made and nobody wants.
+func (d *differ) surplusLinks() {
+	for i := range d.actual.Namespaces {
+		h := &d.actual.Namespaces[i]
+		w := d.wanted(h.Name)
+		for _, l := range h.Links {
+			if !l.Ours || d.gone[linkKey{h.Name, l.Name}] || wantsLink(w, l.Name) {
+				continue
+			}
+			d.unlink(h.Name, l, "")
+		}
+	}
+}
+
+func wantsLink(w *desired.Namespace, name string) bool {
+	return w != nil && slices.ContainsFunc(w.Links, func(l desired.Link) bool { return l.Name == name })
+}
+
+// portsBack returns the ports that the file no longer names, and those that
+// stand in a WAN's namespace without a reason, as they were found.
+func (d *differ) portsBack() {
+	wanted := map[string]bool{}
+	for _, w := range d.want.Namespaces {
+		for _, l := range w.Links {
+			if l.Kind == desired.Port {
+				wanted[l.Name] = true
+			}
+		}
+	}
+	for i := range d.actual.Namespaces {
+		h := &d.actual.Namespaces[i]
+		if h.Name == "" || !h.Ours {
+			continue
+		}
+		for _, l := range h.Links {
+			at := linkKey{h.Name, l.Name}
+			if l.Name == "lo" || l.Ours || d.gone[at] || wanted[l.Name] || wantsLink(d.wanted(h.Name), l.Name) {
+				continue
+			}
+			_, known := d.actual.Found.Ports[l.Name]
+			if !known && d.wanted(h.Name) != nil {
+				continue // somebody put it there, and the namespace stays
+			}
+			d.move(atLinkGone, l.Name, h.Name, "", "given back")
+			d.void[linkKey{"", l.Name}] = made
+			if !known {
+				continue
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(d.actual.Found.Ports)) {
+		if !wanted[name] {
+			d.portBack(name, d.actual.Found.Ports[name])
+		}
+	}
+}
+
+// portBack restores what was on a port.
+func (d *differ) portBack(name string, p Port) {
+	if d.plan.Forget.Ports == nil {
+		d.plan.Forget.Ports = map[string]Port{}
+	}
+	d.plan.Forget.Ports[name] = p
+	moved := d.void[linkKey{"", name}] == made
+	main := d.actual.namespace("")
+	l := main.link(name)
+	if moved {
+		_, from := d.locate("", name)
+		if from == nil {
+			return
+		}
+		bare := *from
+		bare.Up, bare.Master = false, ""
+		l = &bare
+	}
+	if l == nil {
+		return
+	}
+	set := SetLink{Link: name, Old: attrsOf(l)}
+	if p.MTU != 0 && p.MTU != l.MTU {
+		set.New.MTU = p.MTU
+	}
+	if p.MAC != "" && p.MAC != l.MAC {
+		set.New.MAC, set.Bounce = p.MAC, l.Up
+	}
+	if p.Master != l.Master && (p.Master == "" || d.exists(linkKey{"", p.Master})) {
+		set.New.Master = &p.Master
+	}
+	if p.Up != l.Up {
+		set.New.Up = &p.Up
+	}
+	if s, ok := setStep(set, "as it was found"); ok {
+		d.add(atGiveBack, s)
+	}
+	for _, pre := range p.Addrs {
+		a := desired.Addr{Link: name, Prefix: pre}
+		if moved || !slices.ContainsFunc(main.Addrs, func(x Addr) bool { return x.Link == name && x.Prefix == pre }) {
+			d.add(atGiveBack, Step{Op: Add, Object: "address", Name: name, New: pre.String(), Why: "as it was found", Do: PutAddr{New: a}})
+		}
+	}
+	if !p.Up {
+		return
+	}
+	for _, r := range p.Routes {
+		if moved || !slices.ContainsFunc(main.Routes, func(x Route) bool { return x == r }) {
+			d.add(atGiveBack, Step{Op: Add, Object: "route", Name: routeName(r.Route), New: routeText(r.Route), Why: "as it was found", Do: PutRoute{New: r}})
+		}
+	}
+}
+
+// attrs compares what can be set on a link that is, or will be, there.
+func (d *differ) attrs(ns string, l desired.Link) {
+	at := linkKey{ns, l.Name}
+	if d.waits[at] || !d.exists(at) {
+		return
+	}
+	have := d.actual.namespace(ns).link(l.Name)
+	set := SetLink{NS: ns, Link: l.Name}
+	switch {
+	case d.void[at] == made && l.Kind == desired.Port:
+		_, from := d.locate(ns, l.Name)
+		moved := *from
+		moved.Up, moved.Master, moved.AddrGen = false, "", 0
+		have = &moved
+	case d.void[at] == made:
+		// AddLink gives a cable's other end the mode of the end in main.
+		have = &Link{Ours: true, AddrGen: d.addrGen(ns, l)}
+		if l.Kind != desired.Veth || ns == "" {
+			have.MTU, have.MAC = l.MTU, l.MAC
+		}
+	}
+	if d.void[at] != made {
+		set.Old = attrsOf(have)
+	}
+	if l.Kind != desired.Port && !have.Ours {
+		set.New.Alias = Alias
+	}
+	if l.MTU != 0 && l.MTU != have.MTU {
+		set.New.MTU = l.MTU
+	}
+	if l.MAC != "" && l.MAC != have.MAC {
+		set.New.MAC, set.Bounce = l.MAC, have.Up
+	}
+	// Ports keep their mode: the user's way of making addresses.
+	if l.Kind != desired.Port && l.AddrGen != have.AddrGen {
+		set.New.AddrGen = &l.AddrGen
+	}
+	fromLast := func(same func(x desired.Link) bool) bool {
+		return d.void[at] == 0 && slices.ContainsFunc(d.last(ns).Links, func(x desired.Link) bool { return x.Name == l.Name && same(x) })
+	}
+	last := fromLast(func(x desired.Link) bool { return x == l })
+	finish := func(phase phase) {
+		s, ok := setStep(set, "")
+		if !ok {
+			return
+		}
+		if last {
+			s = mend(s)
+		}
+		d.add(phase, s)
+	}
+	if l.Master != have.Master && !d.waits[linkKey{ns, l.Master}] {
+		set.New.Master = &l.Master
+	}
+	if have.Master != "" && d.void[linkKey{ns, have.Master}] == made && l.Master == have.Master {
+		set.New.Master = &l.Master // the bridge is made anew
+	}
+	if set.Bounce && d.void[at] == 0 {
+		d.void[at] = bounced
+	}
+	finish(atLink)
+	if l.Up != have.Up {
+		set = SetLink{NS: ns, Link: l.Name, Old: set.Old, New: LinkAttrs{Up: &l.Up}}
+		finish(atUp)
+	}
+}
+
+// addrGen is the address generation mode that AddLink gives a new link.
+func (d *differ) addrGen(ns string, l desired.Link) uint8 {
+	if l.Kind == desired.Veth && ns != "" {
+		for _, near := range d.wanted("").Links {
+			if near.Kind == desired.Veth && near.Name == l.Peer {
+				return near.AddrGen
+			}
+		}
+	}
+	return l.AddrGen
+}
+
+func attrsOf(l *Link) LinkAttrs {
+	return LinkAttrs{Up: &l.Up, MTU: l.MTU, MAC: l.MAC, Master: &l.Master, AddrGen: &l.AddrGen}
+}
+
+// asDesired is what it takes to make a link again.
+func asDesired(l Link) desired.Link {
+	out := desired.Link{Name: l.Name, Up: l.Up, MTU: l.MTU, MAC: l.MAC, Master: l.Master, AddrGen: l.AddrGen}
+	switch l.Kind {
+	case "veth":
+		out.Kind, out.Peer, out.PeerNS = desired.Veth, l.Peer, l.PeerNS
+	case "bridge":
+		out.Kind = desired.Bridge
+	case "vlan":
+		out.Kind, out.Parent, out.VID = desired.VLAN, l.Parent, l.VID
+	}
+	return out
+}
