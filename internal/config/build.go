@@ -31,7 +31,7 @@ func (c *checker) build(root *node) *Config {
 		Timezone: one[string](h.gw, "timezone"),
 		ULA:      one[netip.Prefix](h.gw, "ula"),
 	}
-	if h.gw.syntax == nil {
+	if h.gw.label == "" {
 		h.Gateway.Name = gatewayBlock.example
 	}
 	for _, p := range list[netip.Prefix](h.gw, "cable") {

@@ -15,6 +15,9 @@ func (c *checker) check(h *house) {
 	if c.broken {
 		return // what seems to be missing may be in the part that could not be read
 	}
+	if len(h.wans) == 0 && len(h.lans) > 0 {
+		c.note(hcl.Range{Filename: c.files[0].Name}, "Nothing leaves the house.", "there is no WAN")
+	}
 	if len(h.lans) == 0 {
 		c.err(hcl.Range{Filename: c.files[0].Name}, "Without one nobody could reach this gateway again. See `weir help lan`.", "there is no LAN")
 	}

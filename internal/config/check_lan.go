@@ -65,20 +65,30 @@ func (c *checker) checkPool(n *node, l *LAN) {
 	for _, it := range d.items("pool") {
 		r, _ := it.val.(Range)
 		text := fmt.Sprintf("%s-%s", r.From, r.To)
+		first, last := net.Addr(), lastAddr(net)
+		if net.Bits() < 31 {
+			first, last = first.Next(), last.Prev()
+		}
 		holds := func(a netip.Addr) bool { return !a.Less(r.From) && !r.To.Less(a) }
 		switch {
 		case !net.Contains(r.From) || !net.Contains(r.To):
 			c.err(it.at, fmt.Sprintf("Its networks: %s. Clients would get addresses that reach nobody.", net), "%s is outside lan %q", text, l.Name)
 		case holds(l.Address4.Addr()):
 			var rest []string
+			if r.From.Less(first) {
+				r.From = first
+			}
+			if last.Less(r.To) {
+				r.To = last
+			}
 			for _, p := range without(r, l.Address4.Addr()) {
 				rest = append(rest, fmt.Sprintf("\"%s-%s\"", p.From, p.To))
 			}
 			c.err(it.at, fmt.Sprintf("Leave it out: %s", strings.Join(rest, ", ")), "%s holds the gateway's own address %s", text, l.Address4.Addr())
-		case net.Bits() < 31 && holds(net.Addr()):
-			c.err(it.at, "That one is the network itself.", "%s holds %s", text, net.Addr())
-		case net.Bits() < 31 && holds(lastAddr(net)):
-			c.err(it.at, "That one is the network's broadcast address.", "%s holds %s", text, lastAddr(net))
+		case holds(first.Prev()):
+			c.err(it.at, "That one is the network itself.", "%s holds %s", text, first.Prev())
+		case holds(last.Next()):
+			c.err(it.at, "That one is the network's broadcast address.", "%s holds %s", text, last.Next())
 		}
 		for _, o := range before {
 			if p, _ := o.val.(Range); !r.To.Less(p.From) && !p.To.Less(r.From) {
@@ -170,11 +180,15 @@ func (c *checker) checkToken(h *house, lan int, it item, a netip.Addr, tokens ma
 		c.err(it.at, `It is each router's (RFC 4291, 2.6.1). Write "::23".`, ":: is no address of a device")
 		return
 	}
-	own := netip.MustParseAddr("::1")
-	for _, p := range l.Address6 {
-		own, _ = Join6(netip.MustParsePrefix("::/64"), p.Addr())
+	own := []netip.Addr{netip.MustParseAddr("::1")}
+	if len(l.Address6) > 0 {
+		own = nil
 	}
-	if a == own {
+	for _, p := range l.Address6 {
+		end, _ := Join6(netip.MustParsePrefix("::/64"), p.Addr())
+		own = append(own, end)
+	}
+	if slices.Contains(own, a) {
 		c.err(it.at, fmt.Sprintf("The gateway ends so in lan %q.", l.Name), "%s is taken", a)
 		return
 	}

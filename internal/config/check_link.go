@@ -56,6 +56,27 @@ func (c *checker) checkLinks(h *house) {
 		}
 	}
 	c.checkLinkNames(h, uses)
+	c.checkVLANNames(h, uses)
+}
+
+// checkVLANNames looks at the VLAN links that are bridged: they are called by
+// port and number, eth0.20, as people call theirs.
+func (c *checker) checkVLANNames(h *house, uses []use) {
+	for i, n := range h.lans {
+		l := &h.LANs[i]
+		if l.VLAN == 0 || len(l.Interface) < 2 {
+			continue
+		}
+		for _, port := range l.Interface {
+			name := fmt.Sprintf("%s.%d", port, l.VLAN)
+			for _, u := range uses {
+				if u.port == name {
+					c.err(u.at, fmt.Sprintf("lan %q (%s) has that name for VLAN %d on %s. Let weir make that one: vlan = %d", l.Name, line(n.at(), u.at), l.VLAN, port, l.VLAN),
+						"%s would be there twice", name)
+				}
+			}
+		}
+	}
 }
 
 func (c *checker) checkLinkNames(h *house, uses []use) {
@@ -84,7 +105,7 @@ func (c *checker) checkLinkNames(h *house, uses []use) {
 		}
 		if first := links[name]; first != nil && first.def != n.def {
 			c.err(n.at(), fmt.Sprintf("Both become links' names: the WAN's cable (%s) and the LAN's bridge or VLAN.", line(first.at(), n.at())),
-				"%s is called %q too", first.def.name, name)
+				"a %s is called %q too", kindWords[first.def.kind], name)
 			continue
 		}
 		links[name] = n

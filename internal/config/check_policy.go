@@ -37,7 +37,7 @@ func (h *house) reaches(from, to string, seen []string) bool {
 }
 
 func (c *checker) checkRules(h *house) {
-	c.uniqueLabels(h.rules, "rules")
+	c.uniqueLabels(h.rules)
 	for i, n := range h.rules {
 		r := &h.Rules[i]
 		if n.said("from") == nil && n.said("to") == nil {
@@ -57,15 +57,15 @@ func (c *checker) checkRules(h *house) {
 	}
 }
 
-// uniqueLabels reports a name that two of nodes have, which are called what together.
-func (c *checker) uniqueLabels(nodes []*node, what string) {
+// uniqueLabels reports a name that two blocks of one type have.
+func (c *checker) uniqueLabels(nodes []*node) {
 	first := make(map[string]*node)
 	for _, n := range nodes {
-		if o := first[n.label]; o != nil && n.label != "" {
-			c.err(n.at(), fmt.Sprintf("The other is in %s. Names tell them apart in status and log.", line(o.at(), n.at())), "two %s are called %q", what, n.label)
+		if o := first[n.called()]; o != nil && n.label != "" {
+			c.err(n.at(), fmt.Sprintf("The other is in %s.", line(o.at(), n.at())), "two of kind %s are called %q", n.def.name, n.label)
 			continue
 		}
-		first[n.label] = n
+		first[n.called()] = n
 	}
 }
 
@@ -100,21 +100,12 @@ func (c *checker) checkAllowFromWAN(h *house, n *node, r *Rule) {
 		p, _ := it.val.(Place)
 		for _, to := range h.Expand([]Place{p}) {
 			v4, v6 := true, true
-			text := to.Prefix.String()
-			switch {
-			case to.Ref.Kind == KindHost:
-				text = "host." + to.Ref.Name
-			case to.Ref.Kind == KindLAN && to.Ref.Name != "":
-				text = "lan." + to.Ref.Name
-			case to.Ref.Kind == KindLAN:
-				text = "lan"
-			case to.IsRef():
-				continue
-			default:
+			text := to.String()
+			if !to.IsRef() {
 				v4, v6 = to.Prefix.Addr().Is4(), to.Prefix.Addr().Is6()
-				if h.lanOf(to.Prefix.Addr()) == "" {
-					continue
-				}
+			}
+			if to.Ref.Kind == KindSelf || to.Ref.Kind == KindWAN || !to.IsRef() && h.lanOf(to.Prefix.Addr()) == "" {
+				continue
 			}
 			void := ""
 			for _, name := range names {
@@ -134,7 +125,7 @@ func (c *checker) checkAllowFromWAN(h *house, n *node, r *Rule) {
 }
 
 func (c *checker) checkForwards(h *house) {
-	c.uniqueLabels(h.fwds, "forwards")
+	c.uniqueLabels(h.fwds)
 	for i, n := range h.fwds {
 		f := &h.Forwards[i]
 		c.checkTarget(h, n, f)
@@ -211,7 +202,7 @@ func (c *checker) checkToPort(n *node, f *Forward) {
 		return
 	}
 	if len(f.ToPort) != len(f.Port) {
-		c.err(a.value, "Each port has its own there, in order.", "%s in port, %d in to_port", plural(len(f.Port), "entry"), len(f.ToPort))
+		c.err(a.value, "Each port has its own there, in order.", "port has %d, to_port has %d", len(f.Port), len(f.ToPort))
 		return
 	}
 	for i, to := range f.ToPort {

@@ -118,7 +118,7 @@ func (c *checker) checkNetworks(h *house) {
 	var house, lines []network
 	for i, n := range h.lans {
 		for _, it := range slices.Concat(n.items("address"), n.child("advertise").items("prefix")) {
-			if p, ok := it.val.(netip.Prefix); ok {
+			if p, ok := it.val.(netip.Prefix); ok && !slices.ContainsFunc(house, func(b network) bool { return b.lan == i && b.prefix == p.Masked() }) {
 				house = append(house, network{p.Masked(), n.called(), i, it.at})
 			}
 		}
@@ -137,8 +137,8 @@ func (c *checker) checkNetworks(h *house) {
 	}
 	for i, b := range house {
 		for _, a := range house[:i] {
-			if a.lan == b.lan && a.prefix == b.prefix || !a.prefix.Overlaps(b.prefix) {
-				continue // advertising its own prefix is what a LAN does
+			if !a.prefix.Overlaps(b.prefix) {
+				continue
 			}
 			first, second := a, b
 			if c.before(b.at, a.at) {

@@ -197,6 +197,19 @@ type Place struct {
 // IsRef tells which of the two a Place is.
 func (p Place) IsRef() bool { return p.Ref.Kind != "" }
 
+// String is the place as the file has it, without quotes: host.nas, wan, 10.0.10.23.
+func (p Place) String() string {
+	switch {
+	case p.Ref.Name != "":
+		return string(p.Ref.Kind) + "." + p.Ref.Name
+	case p.IsRef():
+		return string(p.Ref.Kind)
+	case p.Prefix.IsSingleIP():
+		return p.Prefix.Addr().String()
+	}
+	return p.Prefix.String()
+}
+
 // Group is a name for several places.
 type Group struct {
 	Name   string

@@ -120,9 +120,12 @@ func underline(text string, d Diagnostic) string {
 		if col >= d.Column {
 			break
 		}
-		if r == '\t' {
+		switch {
+		case unicode.Is(unicode.Mn, r): // sits on the letter before it
+			continue
+		case r == '\t':
 			b.WriteByte('\t')
-		} else {
+		default:
 			b.WriteByte(' ')
 		}
 		col++

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"bytes"
 	"regexp"
 
 	"github.com/hashicorp/hcl/v2"
@@ -32,11 +33,15 @@ func hideSecrets(src []byte) []byte {
 			case hclsyntax.TokenCBrack, hclsyntax.TokenCParen, hclsyntax.TokenCBrace:
 				depth--
 				continue
-			case hclsyntax.TokenEqual, hclsyntax.TokenColon, hclsyntax.TokenComma, hclsyntax.TokenComment:
+			case hclsyntax.TokenEqual, hclsyntax.TokenColon, hclsyntax.TokenComma:
 				continue
 			}
-			if depth < 0 || depth == 0 && t.Type == hclsyntax.TokenNewline {
+			if depth < 0 || depth == 0 && endsValue(toks[i:]) {
+				i-- // it may be the next secret's name
 				break
+			}
+			if t.Type == hclsyntax.TokenComment {
+				continue
 			}
 			for b := t.Range.Start.Byte; b < t.Range.End.Byte; b++ {
 				if out[b] != '\n' && out[b] != '\r' {
@@ -46,6 +51,20 @@ func hideSecrets(src []byte) []byte {
 		}
 	}
 	return out
+}
+
+// endsValue tells whether toks begin with what ends the value before them: the
+// end of its line (a comment to the end of the line has it), or the next key.
+func endsValue(toks hclsyntax.Tokens) bool {
+	switch toks[0].Type {
+	case hclsyntax.TokenNewline:
+		return true
+	case hclsyntax.TokenComment:
+		return bytes.HasSuffix(toks[0].Bytes, []byte("\n"))
+	case hclsyntax.TokenIdent:
+		return len(toks) > 1 && (toks[1].Type == hclsyntax.TokenEqual || toks[1].Type == hclsyntax.TokenColon)
+	}
+	return false
 }
 
 // startsValue tells whether toks, which follow a name, give it a value. A name

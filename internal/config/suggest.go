@@ -1,11 +1,18 @@
 package config
 
+import "strings"
+
 // nearest returns the one of words that was most likely meant by s, or "".
 func nearest(s string, words []string) string {
-	best, dist := "", 1+max(1, len(s)/3)
+	s = strings.ToLower(s)
+	best, least := "", min(len(s), 1+max(1, len(s)/3))*2
 	for _, w := range words {
-		if d := distance(s, w); d < dist {
-			best, dist = w, d
+		d := 2 * distance(s, strings.ToLower(w))
+		if d > 0 && strings.HasPrefix(w, s) {
+			d-- // an end is forgotten more easily than a beginning
+		}
+		if d < least {
+			best, least = w, d
 		}
 	}
 	return best

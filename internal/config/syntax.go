@@ -2,6 +2,8 @@ package config
 
 import (
 	"bytes"
+	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -23,16 +25,35 @@ func (c *checker) syntax(f File) *hclsyntax.Body {
 		if c.mend(src, diags[0]) {
 			continue
 		}
-		for _, d := range diags {
-			c.syntaxError(f, d)
-		}
-		c.broken = true
+		c.syntaxErrors(f, diags)
 		body, _ := file.Body.(*hclsyntax.Body)
 		return body
 	}
 	c.broken = true
 	return nil
 }
+
+// syntaxErrors reports what could not be mended. Where one mistake makes the
+// parser say several things, only the first is passed on.
+func (c *checker) syntaxErrors(f File, diags hcl.Diagnostics) {
+	var last *hcl.Diagnostic
+	for _, d := range diags {
+		if d.Summary != keyTwice {
+			c.broken = true
+		}
+		if last != nil && (last.Subject.Start == d.Subject.Start || last.Summary == d.Summary && d.Summary == textOpen) {
+			continue
+		}
+		last = d
+		c.syntaxError(f, d)
+	}
+}
+
+// What the parser calls them.
+const (
+	keyTwice = "Attribute redefined"
+	textOpen = "Invalid multi-line string"
+)
 
 // mend reports a mistake that parsing can go on without, and takes it out of src.
 func (c *checker) mend(src []byte, d *hcl.Diagnostic) bool {
@@ -62,6 +83,12 @@ func (c *checker) mend(src []byte, d *hcl.Diagnostic) bool {
 		to.Column++
 		c.err(hcl.Range{Filename: at.Filename, Start: from, End: to}, "Write KEY = VALUE.", `":" does not join a key and its value`)
 		rest[colon] = '='
+		return true
+	case d.Summary == "Unexpected comma after argument", d.Summary == "Invalid character" && src[at.Start.Byte] == ';':
+		// a = 1,
+		w := syntaxWords[d.Summary]
+		c.err(at, w[1], "%s", w[0])
+		blank(src[at.Start.Byte:at.End.Byte])
 		return true
 	case d.Summary == "Missing newline after argument" && isName(src[at.Start.Byte:at.End.Byte]):
 		// a = 1 b = 2
@@ -104,12 +131,29 @@ var syntaxWords = map[string][2]string{
 	"Invalid multi-line string":                  {"this text is never closed", `A " is missing.`},
 	"Unterminated template string":               {"this text is never closed", `A " is missing.`},
 	"Unterminated string literal":                {"this text is never closed", `A " is missing.`},
+	"Invalid block definition":                   {`a block starts with NAME { or NAME "LABEL" {`, "All of it on one line, without =."},
+	"Invalid character encoding":                 {"this is not UTF-8", "Save the file as UTF-8."},
 	"Invalid character":                          {"this character means nothing here", "Outside of quotes there are names, numbers, and = { } [ ] , . #"},
 }
+
+// firstAt finds the line of the first in the parser's message about a second.
+var firstAt = regexp.MustCompile(`:(\d+),\d+-\d+\. Each`)
 
 // syntaxError reports what the parser found, in our words.
 func (c *checker) syntaxError(f File, d *hcl.Diagnostic) {
 	at := *d.Subject
+	if at.End.Line == at.Start.Line+1 && at.End.Column == 1 { // the line's end
+		at.End = at.Start
+		at.End.Column++
+	}
+	if d.Summary == keyTwice {
+		where := "It was said before"
+		if m := firstAt.FindStringSubmatch(d.Detail); m != nil {
+			where = fmt.Sprintf("Line %s has it", m[1])
+		}
+		c.err(at, where+". Several values are a list: [..., ...]", "this key stands twice in its block")
+		return
+	}
 	if w, ok := syntaxWords[d.Summary]; ok {
 		c.err(at, w[1], "%s", w[0])
 		return

@@ -17,6 +17,10 @@ import (
 // reported at the narrowest place; what is right is kept.
 func (c *checker) value(k *key, e hclsyntax.Expression) *attr {
 	a := &attr{def: k}
+	if l, ok := e.(*hclsyntax.LiteralValueExpr); ok && !l.Val.IsKnown() {
+		a.bad = true // what the parser puts where it could not read a value
+		return a
+	}
 	exprs := []hclsyntax.Expression{e}
 	if l, ok := e.(*hclsyntax.TupleConsExpr); ok {
 		exprs = l.Exprs
@@ -179,7 +183,7 @@ func (c *checker) int(k *key, e hclsyntax.Expression) (any, bool) {
 	}
 	n, err := strconv.ParseInt(s, 10, 64)
 	if err != nil || n < k.min || n > k.max {
-		c.err(e.Range(), fmt.Sprintf("%s is %d to %d.", sentence(k.name), k.min, k.max), "%s is out of range", s)
+		c.err(e.Range(), fmt.Sprintf("%s is %d to %d.", k.name, k.min, k.max), "%s is out of range", s)
 		return nil, false
 	}
 	return int(n), true
@@ -324,9 +328,9 @@ func (c *checker) word(k *key, s string, at hcl.Range) (any, bool) {
 	}
 	detail := fmt.Sprintf("It is %s.", quotedWords(k, " or "))
 	if near := nearest(s, all); near != "" {
-		detail = fmt.Sprintf("Did you mean %q? %s", near, detail)
+		detail = fmt.Sprintf("Did you mean %q?", near)
 	}
-	c.err(at, detail, "%q is no %s", s, k.name)
+	c.err(at, detail, "%s can't be %q", k.name, s)
 	return nil, false
 }
 
@@ -346,7 +350,7 @@ func (c *checker) duration(k *key, s string, at hcl.Range) (any, bool) {
 		return c.wrong(k, at, fmt.Sprintf("%q", s), `Times look like "250ms", "30s", "5m", "12h", "7d".`)
 	}
 	if int64(d) < k.min || int64(d) > k.max {
-		c.err(at, fmt.Sprintf("%s is %s to %s.", sentence(k.name), durationText(k.min), durationText(k.max)), "%s is out of range", s)
+		c.err(at, fmt.Sprintf("%s is %s to %s.", k.name, durationText(k.min), durationText(k.max)), "%s is out of range", s)
 		return nil, false
 	}
 	return d, true

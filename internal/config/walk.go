@@ -118,8 +118,11 @@ func (c *checker) unknownKey(n *node, a *hclsyntax.Attribute) {
 		c.err(at, detail, "%s", what)
 		return
 	}
+	if c.broken && len(ownersOf(language, name)) > 0 {
+		return // a brace that is missing puts it here
+	}
 	for _, d := range n.def.blocks {
-		if k := d.key(name); k != nil {
+		if k := d.key(name); k != nil && !k.later && !d.later {
 			c.err(at, fmt.Sprintf("It belongs into %s: %s { %s = ... }", d.name, blockHead(d), name), "%s", what)
 			return
 		}
@@ -148,11 +151,15 @@ func (c *checker) unknownBlock(n *node, s *hclsyntax.Block) {
 		return
 	}
 	if homes := homesOf(language, s.Type); len(homes) > 0 {
+		if c.broken {
+			return // a brace that is missing puts it here
+		}
 		c.err(at, fmt.Sprintf("It stands in %s.", strings.Join(homes, " or ")), "%s has no block %q", where, s.Type)
 		return
 	}
 	detail := "It has keys only."
-	if bs := blockNames(n.def.blocks); len(bs) > 0 {
+	now := slices.DeleteFunc(slices.Clone(n.def.blocks), func(b *block) bool { return b.later })
+	if bs := blockNames(now); len(bs) > 0 {
 		detail = fmt.Sprintf("It has: %s.", strings.Join(bs, ", "))
 	}
 	c.err(at, detail, "%s has no block %q", where, s.Type)
@@ -224,6 +231,9 @@ func blockHead(d *block) string {
 func ownersOf(b *block, name string) []string {
 	var of []string
 	for _, s := range b.blocks {
+		if s.later {
+			continue
+		}
 		if s.key(name) != nil && !slices.Contains(of, s.name) {
 			of = append(of, s.name)
 		}
