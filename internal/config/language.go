@@ -57,7 +57,7 @@ var wanBlock = &block{
 		{name: "mac", typ: typeMAC, unsaid: "the port's own", example: `"02:00:00:00:00:01"`, source: "IFLA_ADDRESS",
 			doc: "What the ISP sees."},
 		{name: "mtu", typ: typeInt, min: 68, max: 9216, unsaid: "from DHCP, RA or the port", example: `1500`, unit: "bytes", source: "IFLA_MTU, option 26",
-			doc: "From 1280, and from 68 where IPv6 is off."},
+			doc: "The largest packet of the line; at least 1280 unless IPv6 is off."},
 		{name: "metered", typ: typeFlag, def: `false`,
 			doc: "The line is paid by volume: few probes, last in prefer."},
 	}, laterKeys("on", "on_return", "weight", "modem")...),

@@ -42,9 +42,9 @@ var lanBlock = &block{
 			name: "host", kind: KindHost, label: labelName, maxName: 63, example: "nas",
 			doc: "A device that has a name, and perhaps a fixed address.",
 			keys: append([]*key{
-				{name: "mac", typ: typeMAC, list: true, unsaid: "none", example: `"02:00:00:00:00:23"`, source: "chaddr, RFC 2131",
+				{name: "mac", typ: typeMAC, list: true, shown: true, unsaid: "none", example: `"02:00:00:00:00:23"`, source: "chaddr, RFC 2131",
 					doc: "How DHCP knows it; several for a device with several cards."},
-				{name: "address", typ: typeIP, list: true, unsaid: "from the pool", example: `["10.0.10.23", "::23"]`,
+				{name: "address", typ: typeIP, list: true, shown: true, unsaid: "from the pool", example: `["10.0.10.23", "::23"]`,
 					doc: "Fixed addresses. ::23 is the lower half of an IPv6 address, in whatever /64 the LAN has."},
 				{name: "name", typ: typeLabel, unsaid: "the label", example: `"nas"`, source: "RFC 1123", doc: "Its name in DNS."},
 			}, laterKeys("alias", "client_id")...),
@@ -71,12 +71,12 @@ func ruleBlock(verb string) *block {
 	}
 	to := map[string]string{"allow": `host.nas`, "block": `wan`, "reject": `self`}
 	return &block{
-		name: verb, label: labelName, maxName: 63, doc: doc[verb],
+		name: verb, label: labelName, maxName: 63, doc: doc[verb], like: map[bool]string{true: "allow"}[verb != "allow"],
 		example: map[string]string{"allow": "guests-print", "block": "no-mail", "reject": "no-ssh"}[verb],
 		keys: append([]*key{
 			{name: "from", typ: typePlace, list: true, kinds: anywhere, text: true, unsaid: "anywhere", example: `lan.home`, source: "nft saddr, iif",
 				doc: "Who opens the connection. At least one of from and to is said."},
-			{name: "to", typ: typePlace, list: true, kinds: anywhere, text: true, unsaid: "anywhere", example: to[verb], source: "nft daddr, oif",
+			{name: "to", typ: typePlace, list: true, kinds: anywhere, text: true, shown: true, unsaid: "anywhere", example: to[verb], source: "nft daddr, oif",
 				doc: "Whom it is opened to."},
 			{name: "protocol", typ: typeProtocol, list: true, unsaid: "tcp with a port, else all", example: `"tcp"`, source: "IANA protocol numbers",
 				doc: "icmp is that of both families."},

@@ -85,7 +85,7 @@ func (c *checker) place(k *key, e hclsyntax.Expression) (any, bool) {
 	case *hclsyntax.ScopeTraversalExpr:
 		return c.reference(k, e.Traversal, at)
 	case *hclsyntax.LiteralValueExpr, *hclsyntax.UnaryOpExpr, *hclsyntax.ObjectConsExpr:
-		c.err(at, fmt.Sprintf("It takes %s.", takes(k)), "%s can't be that", k.name)
+		c.err(at, fmt.Sprintf("It takes %s.", takesPlaces(k)), "%s can't be that", k.name)
 		return nil, false
 	}
 	s, ok := literalText(e)
@@ -134,15 +134,15 @@ func (c *checker) textForName(k *key, s string, at hcl.Range) bool {
 	case len(meant) > 0:
 		c.err(at, "Write "+strings.Join(meant, " or "), "%q is text; a name is written without quotes", s)
 	case k.text:
-		c.err(at, fmt.Sprintf("It takes %s.", takes(k)), "%q is no address and no name", s)
+		c.err(at, fmt.Sprintf("It takes %s.", takesPlaces(k)), "%q is no address and no name", s)
 	default:
-		c.err(at, fmt.Sprintf("It takes %s.", takes(k)), "%q is text; a name is written without quotes", s)
+		c.err(at, fmt.Sprintf("It takes %s.", takesPlaces(k)), "%q is text; a name is written without quotes", s)
 	}
 	return false
 }
 
-// takes lists what a place may be.
-func takes(k *key) string {
+// takesPlaces lists what a place may be.
+func takesPlaces(k *key) string {
 	var of []string
 	for _, kind := range k.kinds {
 		switch kind {
@@ -175,7 +175,7 @@ func (c *checker) reference(k *key, t hcl.Traversal, at hcl.Range) (any, bool) {
 	case kindWords[kind] == "":
 		return nil, c.unknownRoot(k, t, at)
 	case !allowed:
-		c.err(at, fmt.Sprintf("It takes %s.", takes(k)), "%s can't stand here", traversalText(t))
+		c.err(at, fmt.Sprintf("It takes %s.", takesPlaces(k)), "%s can't stand here", traversalText(t))
 		return nil, false
 	case len(t) == 1 && (kind == KindSelf || kind == KindWAN || kind == KindLAN):
 		return Place{Ref: Ref{Kind: kind}}, true
@@ -219,7 +219,7 @@ func (c *checker) unknownRoot(k *key, t hcl.Traversal, at hcl.Range) bool {
 		if near := nearest(root, kinds); near != "" {
 			detail = fmt.Sprintf("Did you mean %s? ", strings.Replace(traversalText(t), root, near, 1))
 		}
-		detail += fmt.Sprintf("It takes %s.", takes(k))
+		detail += fmt.Sprintf("It takes %s.", takesPlaces(k))
 	}
 	c.err(at, detail, "%s is no kind of thing", root)
 	return false

@@ -87,6 +87,7 @@ type key struct {
 	list     bool // takes one or a list
 	empty    bool // [] is a value: none
 	required bool
+	shown    bool // optional, but the reference's block would say nothing without it
 	later    bool
 
 	words    []word // typeWord
@@ -123,6 +124,7 @@ type block struct {
 	later   bool
 
 	doc     string
+	like    string // the block that explains the same keys
 	example string // the label that the reference uses
 	keys    []*key
 	blocks  []*block

@@ -1,0 +1,337 @@
+# The language of weir 0.1: every block and key. What is optional stands at its default, so that this
+# file means the same without it; a default that cannot be written down is told, and the key stands
+# behind a #. It is a reference to read, not a house to run. Made from the table in internal/config.
+
+# The gateway itself. Its label is its host name; without the block that is gw.
+gateway "gw" {
+  # The house's domain: names of hosts end in it.
+  # Domain. Unsaid: home.arpa. Source: RFC 8375; option 15, DNSSL.
+  domain = "home.arpa"
+
+  # The house's time.
+  # Time zone. Unsaid: the machine's. Source: tz database.
+  # timezone = "Europe/Berlin"
+
+  # Networks of the patch cables between the house and its lines, at most one of each family; a pair
+  # of addresses for each WAN in file order.
+  # Network; one or a list. Unsaid: IPv4: a /24 clear of everything in the file; IPv6: the last /64
+  # of ula. Source: veth addresses, /31 (RFC 3021) and /127 (RFC 6164).
+  # cable = ["172.31.255.0/24", "fd00:1::/64"]
+
+  # The house's own IPv6 network, a /48 in fd00::/8.
+  # Network. Unsaid: a random one, made once and kept. Source: RFC 4193, 3.2.
+  # ula = "fd5e:7a11:c0de::/48"
+
+  # Later: fast_path.
+}
+
+# A line to an ISP. Its name is also the cable's and, as wan-NAME, its network namespace's.
+wan "fiber" {
+  # The port that the modem is plugged into. A port belongs to one WAN or one LAN, VLANs apart.
+  # Port's name. Required. Source: IFNAMSIZ.
+  interface = "eth1"
+
+  # The VLAN that the ISP wants on the port.
+  # Number, 1 to 4094 (VID). Unsaid: untagged. Source: 802.1Q VID.
+  # vlan = 7
+
+  # What the ISP sees.
+  # MAC address. Unsaid: the port's own. Source: IFLA_ADDRESS.
+  # mac = "02:00:00:00:00:01"
+
+  # The largest packet of the line; at least 1280 unless IPv6 is off.
+  # Number, 68 to 9216 (bytes). Unsaid: from DHCP, RA or the port. Source: IFLA_MTU, option 26.
+  # mtu = 1500
+
+  # The line is paid by volume: few probes, last in prefer.
+  # True or false. Unsaid: false.
+  metered = false
+
+  # How the line gets IPv4.
+  ipv4 {
+    # Where the line's address comes from.
+    # "dhcp" or "static" or "none". Unsaid: static if address is said, else dhcp. Source: RFC 2131.
+    method = "dhcp"
+
+    # With static: the line's own addresses, each with its network; the first is the one that the
+    # house appears as.
+    # Address with its network; one or a list. Unsaid: none. Source: ip-address(8).
+    # address = "198.51.100.10/24"
+
+    # With static: the ISP's router. It may be off the link.
+    # Address. Unsaid: none; static needs it. Source: ip-route(8) via.
+    # gateway = "198.51.100.1"
+
+    # What becomes of the house's addresses on their way out.
+    # "nat44" or "none". Unsaid: nat44. Source: RFC 3022.
+    translate = "nat44"
+
+    # With dhcp: who we say we are; hex:... for bytes.
+    # Text, 2 to 255 bytes. Unsaid: made of the MAC. Source: option 61, RFC 2132, 9.14.
+    # client_id = "hex:01020000000001"
+
+    # With dhcp: the name that is sent.
+    # Text, 1 to 255 bytes. Unsaid: the gateway's name. Source: option 12.
+    # hostname = "gw"
+
+    # For ISPs whose option 121 lacks the default route: do without it and use the router option.
+    # True or false. Unsaid: false. Source: option 121, RFC 3442.
+    ignore_classless_routes = false
+
+    # Later: vendor_class.
+  }
+
+  # How the line gets IPv6.
+  ipv6 {
+    # auto is what the ISP's router advertisements say (RFC 7084).
+    # "auto" or "slaac" or "static" or "none" (later: "dhcp"). Unsaid: static if address is said,
+    # else auto. Source: RFC 4862, 8415.
+    method = "auto"
+
+    # With static: the line's own addresses, each with its network.
+    # Address with its network; one or a list. Unsaid: none. Source: ip-address(8).
+    # address = "2001:db8:1::10/64"
+
+    # With static: the ISP's router. A link-local address is right.
+    # Address. Unsaid: none; static needs it. Source: ip-route(8) via.
+    # gateway = "fe80::1"
+
+    # What becomes of the house's addresses on their way out.
+    # "nat66" (later: "npt", "none"). Unsaid: nat66. Source: netfilter snat; RFC 6296 for npt.
+    translate = "nat66"
+
+    # Later: delegate.
+  }
+
+  # Later: on, on_return, weight, modem, pppoe { }, shape { }, probe { }, wireguard { }.
+}
+
+# Which line is used, and how lines are tried.
+failover {
+  # The lines, best first. One that is left out carries only what names it.
+  # Name: wan.NAME, wan; one or a list. Unsaid: every WAN in file order, metered ones last.
+  # prefer = [wan.fiber]
+
+  # How long a line has to be good before it is used again.
+  # Time, 0s to 1h. Unsaid: 30s.
+  hold_down = "30s"
+
+  # How lines are tried.
+  probe {
+    # Who is asked. Any one that answers shows that the line works; a family without a target has
+    # its defaults.
+    # Address; one or a list. Unsaid: these. Source: ICMP echo, RFC 792, 4443.
+    target = ["1.1.1.1", "8.8.8.8", "9.9.9.9", "2606:4700:4700::1111", "2001:4860:4860::8888", "2620:fe::fe"]
+
+    # The line in use, one target in turn; a line in reserve is tried an eighth as often, a metered
+    # one each 30s.
+    # Time, 50ms to 1m. Unsaid: 250ms.
+    every = "250ms"
+
+    # How long an answer is waited for.
+    # Time, 10ms to 10s. Unsaid: from measured round trips, at most 1s. Source: RFC 6298.
+    # timeout = "500ms"
+  }
+
+  # Later: degraded { }.
+}
+
+# A network of the house. It is also a zone: reach says where it may open connections.
+lan "home" {
+  # The LAN's port. Several are bridged.
+  # Port's name; one or a list. Required. Source: IFNAMSIZ.
+  interface = "eth0"
+
+  # Several LANs on one cable are told apart by it.
+  # Number, 1 to 4094 (VID). Unsaid: untagged. Source: 802.1Q VID.
+  # vlan = 20
+
+  # The gateway's own addresses there, each with its network, at most one of IPv4. Without an IPv6
+  # one it is ::1 in a /64 of ula.
+  # Address with its network; one or a list. Required. Source: ip-address(8).
+  address = "10.0.10.1/24"
+
+  # What devices there may open connections to; [] is nothing. The gateway's DHCP, DNS, time and
+  # ping are always there.
+  # Place (wan.NAME, wan, lan.NAME, lan, host.NAME, group.NAME, self, an address or a network in
+  # quotes); one or a list, [] is none. Unsaid: everything.
+  # reach = wan
+
+  # The DHCPv4 server.
+  dhcp {
+    # Whether there is one.
+    # True or false. Unsaid: true.
+    enabled = true
+
+    # Addresses for devices that have none of their own; [] serves known hosts only. Hosts may have
+    # fixed addresses inside it.
+    # Range of addresses; one or a list, [] is none. Unsaid: the upper half of the LAN's network.
+    # Source: RFC 2131.
+    # pool = "10.0.10.128-10.0.10.254"
+
+    # How long an address is promised.
+    # Time, 2m to 30d. Unsaid: 12h. Source: option 51.
+    lease = "12h"
+
+    # Further options, by name.
+    # Map. Unsaid: router, DNS and domain are the gateway's. Source: RFC 2132, names as in
+    # dhcp-options(5).
+    # Names: boot-size, bootfile-name, capwap-ac-v4, default-ip-ttl, default-url, domain-name,
+    # domain-name-servers, domain-search, font-servers, interface-mtu, ip-forwarding, log-servers,
+    # lpr-servers, netbios-dd-server, netbios-name-servers, netbios-node-type, netbios-scope,
+    # nis-domain, nis-servers, nntp-server, ntp-servers, pcode, pop-server, root-path, routers,
+    # smtp-server, tcode, tftp-server-address, tftp-server-name, time-offset, time-servers,
+    # v6-only-preferred, vendor-class-identifier, vendor-encapsulated-options, www-server,
+    # x-display-manager.
+    # option = { ntp-servers = "10.0.10.1" }
+
+    # Later: bootp, unknown.
+  }
+
+  # Router advertisements: how devices get IPv6.
+  advertise {
+    # Whether there are any.
+    # True or false. Unsaid: true. Source: RFC 4861.
+    enabled = true
+
+    # Prefixes that devices make addresses in; each a /64 (RFC 4862).
+    # Network; one or a list, [] is none. Unsaid: each /64 of the LAN's addresses. Source: PIO, RFC
+    # 4861, 4.6.2.
+    # prefix = "fd5e:7a11:c0de:1::/64"
+
+    # The resolvers that devices are told of.
+    # Address; one or a list, [] is none. Unsaid: the gateway. Source: RDNSS, RFC 8106.
+    # dns = "fd5e:7a11:c0de:1::1"
+
+    # Domains that devices add to short names.
+    # Domain; one or a list, [] is none. Unsaid: the house's domain. Source: DNSSL, RFC 8106.
+    # search = "home.arpa"
+
+    # Later: router_lifetime, preferred_lifetime, valid_lifetime, managed, other, pref64.
+  }
+
+  # A device that has a name, and perhaps a fixed address.
+  host "nas" {
+    # How DHCP knows it; several for a device with several cards.
+    # MAC address; one or a list. Unsaid: none. Source: chaddr, RFC 2131.
+    mac = "02:00:00:00:00:23"
+
+    # Fixed addresses. ::23 is the lower half of an IPv6 address, in whatever /64 the LAN has.
+    # Address; one or a list. Unsaid: from the pool.
+    address = ["10.0.10.23", "::23"]
+
+    # Its name in DNS.
+    # Host name. Unsaid: the label. Source: RFC 1123.
+    # name = "nas"
+
+    # Later: alias, client_id.
+  }
+
+  # Later: untagged, isolated, mtu, dhcp6 { }, network { }.
+}
+
+# A name for several places.
+group "children" {
+  # What it stands for. A group may hold groups, but not itself.
+  # Place (wan.NAME, wan, lan.NAME, lan, host.NAME, group.NAME, self, an address or a network in
+  # quotes); one or a list. Required.
+  member = [host.nas, "10.0.10.64/26"]
+}
+
+# Lets connections through. allow, block and reject count together, in file order; the first that
+# matches decides.
+allow "guests-print" {
+  # Who opens the connection. At least one of from and to is said.
+  # Place (wan.NAME, wan, lan.NAME, lan, host.NAME, group.NAME, self, an address or a network in
+  # quotes); one or a list. Unsaid: anywhere. Source: nft saddr, iif.
+  # from = lan.home
+
+  # Whom it is opened to.
+  # Place (wan.NAME, wan, lan.NAME, lan, host.NAME, group.NAME, self, an address or a network in
+  # quotes); one or a list. Unsaid: anywhere. Source: nft daddr, oif.
+  to = host.nas
+
+  # icmp is that of both families.
+  # "tcp", "udp", "icmp" or a number; one or a list. Unsaid: tcp with a port, else all. Source: IANA
+  # protocol numbers.
+  # protocol = "tcp"
+
+  # The port at the far end.
+  # Port, or a range in quotes; one or a list. Unsaid: all. Source: nft dport.
+  # port = [22, "8000-8080"]
+
+  # Later: when, limit, log, fast.
+}
+
+# Drops connections in silence. Its keys are those of allow.
+block "no-mail" {
+  # from = lan.home
+  to = wan
+  # protocol = "tcp"
+  # port = [22, "8000-8080"]
+}
+
+# Refuses connections politely (TCP reset, ICMP). Its keys are those of allow.
+reject "no-ssh" {
+  # from = lan.home
+  to = self
+  # protocol = "tcp"
+  # port = [22, "8000-8080"]
+}
+
+# Opens a port of the house to the outside.
+forward "web" {
+  # tcp, udp or both.
+  # "tcp" or "udp"; one or a list. Unsaid: tcp. Source: nft dnat.
+  protocol = "tcp"
+
+  # Where it is asked for outside. No other forward has it on that WAN.
+  # Port, or a range in quotes; one or a list. Required. Source: nft dport.
+  port = [80, 443]
+
+  # A host with a fixed address, or up to one address of each family.
+  # Place (host.NAME, an address or a network in quotes); one or a list. Required. Source: nft dnat
+  # to.
+  to = host.nas
+
+  # Where it goes inside; as many as port, ranges as wide.
+  # Port, or a range in quotes; one or a list. Unsaid: the same. Source: nft dnat to.
+  # to_port = [8080, 8443]
+
+  # Who outside may: addresses, networks, groups of them.
+  # Place (group.NAME, an address or a network in quotes); one or a list. Unsaid: anywhere. Source:
+  # nft saddr.
+  # from = "198.51.100.0/24"
+
+  # By which lines.
+  # Name: wan.NAME, wan; one or a list. Unsaid: every WAN, used or in reserve. Source: nft iif.
+  # on = wan.fiber
+
+  # Whether the house itself reaches it by the outside address too.
+  # True or false. Unsaid: true. Source: RFC 4787, REQ-9.
+  hairpin = true
+}
+
+# The resolver for the house.
+dns {
+  # Who answers. In this release auto is forward: local names from here, all others from upstream.
+  # "auto" or "forward" (later: "bind"). Unsaid: auto.
+  engine = "auto"
+
+  # Resolvers that are asked; tls://ADDRESS#NAME is asked encrypted, and has to prove that name.
+  # Resolver; one or a list. Unsaid: the line's own resolvers. Source: RFC 1035; RFC 7858 for
+  # tls://.
+  # upstream = ["9.9.9.9", "tls://9.9.9.9#dns.quad9.net"]
+
+  # Later: client, private_domain, validate, log, zone { }, key { }, block_list { }.
+}
+
+# The local socket that the weir command talks to.
+api {
+  # Who may use it, beside root.
+  # Text, 1 to 32 bytes. Unsaid: weir, where it exists and can be given. Source: group(5); the
+  # socket's mode is 0660.
+  group = "weir"
+}
+
+# Later: route { }, time { }, tunnel { }, tuning { }, metrics { }, web { }.
