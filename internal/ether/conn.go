@@ -1,0 +1,251 @@
+package ether
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"time"
+	"unsafe"
+
+	"github.com/mdlayher/socket"
+	"golang.org/x/net/bpf"
+	"golang.org/x/sys/unix"
+)
+
+// MaxFrame is the longest frame that a Conn reads: an Ethernet frame of 1500
+// bytes, the header, and room. DHCP messages are smaller.
+const MaxFrame = 2048
+
+// Open opens a packet socket on port for frames of an EtherType that pass
+// filter. Its network namespace is the calling thread's: call it in netns.Do.
+// The file goes to whoever makes a Conn of it, in this process or another.
+func Open(port string, etherType uint16, filter []bpf.Instruction) (*os.File, error) {
+	fail := func(err error) (*os.File, error) {
+		return nil, fmt.Errorf("open a packet socket on %s: %w", port, err)
+	}
+	ifi, err := net.InterfaceByName(port)
+	if err != nil {
+		return fail(err)
+	}
+	prog, err := assemble(filter)
+	if err != nil {
+		return fail(err)
+	}
+	// Protocol 0 receives nothing until bind: no frame gets in before the filter.
+	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return fail(err)
+	}
+	err = unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, prog)
+	if err == nil {
+		err = unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_AUXDATA, 1)
+	}
+	if err == nil {
+		err = unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: htons(etherType), Ifindex: ifi.Index})
+	}
+	if err != nil {
+		unix.Close(fd)
+		return fail(err)
+	}
+	return os.NewFile(uintptr(fd), "packet-"+port), nil
+}
+
+// OpenUDP opens a UDP socket that holds a port (and, with device, only for what
+// comes in there), so that the kernel doesn't answer with "port unreachable"
+// what a packet socket receives. It can send, and receives nothing. Its network
+// namespace is the calling thread's.
+func OpenUDP(port uint16, device string) (*os.File, error) {
+	fail := func(err error) (*os.File, error) {
+		return nil, fmt.Errorf("open UDP port %d: %w", port, err)
+	}
+	prog, err := assemble(Nothing())
+	if err != nil {
+		return fail(err)
+	}
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return fail(err)
+	}
+	err = unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, prog)
+	if err == nil {
+		// The old child's socket may be there for a moment yet.
+		err = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)
+	}
+	if err == nil && device != "" {
+		err = unix.BindToDevice(fd, device)
+	}
+	if err == nil {
+		err = unix.Bind(fd, &unix.SockaddrInet4{Port: int(port)})
+	}
+	if err != nil {
+		unix.Close(fd)
+		return fail(err)
+	}
+	return os.NewFile(uintptr(fd), fmt.Sprintf("udp-%d", port)), nil
+}
+
+func htons(v uint16) uint16 {
+	return binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, v))
+}
+
+func assemble(filter []bpf.Instruction) (*unix.SockFprog, error) {
+	raw, err := bpf.Assemble(filter)
+	if err != nil {
+		return nil, fmt.Errorf("assemble the filter: %w", err)
+	}
+	ins := make([]unix.SockFilter, len(raw))
+	for i, r := range raw {
+		ins[i] = unix.SockFilter{Code: r.Op, Jt: r.Jt, Jf: r.Jf, K: r.K}
+	}
+	return &unix.SockFprog{Len: uint16(len(ins)), Filter: &ins[0]}, nil
+}
+
+// Nothing is the filter that takes no frame.
+func Nothing() []bpf.Instruction { return []bpf.Instruction{bpf.RetConstant{Val: 0}} }
+
+// ToUDP is the filter for unfragmented UDP datagrams to port.
+func ToUDP(port uint16) []bpf.Instruction {
+	return []bpf.Instruction{
+		bpf.LoadAbsolute{Off: 12, Size: 2},
+		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: TypeIPv4, SkipTrue: 8},
+		bpf.LoadAbsolute{Off: ethLen + 9, Size: 1},
+		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: protoUDP, SkipTrue: 6},
+		bpf.LoadAbsolute{Off: ethLen + 6, Size: 2},
+		bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: 0x3fff, SkipTrue: 4},
+		bpf.LoadMemShift{Off: ethLen}, // X: length of the IPv4 header
+		bpf.LoadIndirect{Off: ethLen + 2, Size: 2},
+		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: uint32(port), SkipTrue: 1},
+		bpf.RetConstant{Val: MaxFrame},
+		bpf.RetConstant{Val: 0},
+	}
+}
+
+// ARPAbout is the filter for ARP packets that concern the use of addr: what
+// comes from it, and others' probes for it.
+func ARPAbout(addr netip.Addr) []bpf.Instruction {
+	a := addr.As4()
+	v := binary.BigEndian.Uint32(a[:])
+	return []bpf.Instruction{
+		bpf.LoadAbsolute{Off: 12, Size: 2},
+		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: TypeARP, SkipTrue: 7},
+		bpf.LoadAbsolute{Off: ethLen + 14, Size: 4}, // sender's address
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: v, SkipTrue: 4},
+		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: 0, SkipTrue: 4}, // 0: a probe
+		bpf.LoadAbsolute{Off: ethLen + 24, Size: 4},             // target's address
+		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: v, SkipTrue: 2},
+		bpf.RetConstant{Val: MaxFrame},
+		bpf.RetConstant{Val: MaxFrame},
+		bpf.RetConstant{Val: 0},
+	}
+}
+
+// ARPReplies is the filter for ARP replies and for announcements: who has an
+// address, whichever it is.
+func ARPReplies() []bpf.Instruction {
+	return []bpf.Instruction{
+		bpf.LoadAbsolute{Off: 12, Size: 2},
+		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: TypeARP, SkipTrue: 3},
+		bpf.LoadAbsolute{Off: ethLen + 14, Size: 4},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: 0, SkipTrue: 1},
+		bpf.RetConstant{Val: MaxFrame},
+		bpf.RetConstant{Val: 0},
+	}
+}
+
+// Conn reads and writes frames on a packet socket.
+type Conn struct {
+	c    *socket.Conn
+	addr unix.Sockaddr
+	oob  []byte
+}
+
+// NewConn makes a Conn of a socket of Open, and closes f.
+func NewConn(f *os.File) (*Conn, error) {
+	c, err := socket.FileConn(f, "packet")
+	if err = errors.Join(err, f.Close()); err != nil {
+		return nil, fmt.Errorf("take the packet socket %s: %w", f.Name(), err)
+	}
+	addr, err := c.Getsockname()
+	if err != nil {
+		return nil, fmt.Errorf("take the packet socket %s: %w", f.Name(), errors.Join(err, c.Close()))
+	}
+	return &Conn{c: c, addr: addr, oob: make([]byte, 256)}, nil
+}
+
+// Close closes the socket; a Read that waits returns.
+func (c *Conn) Close() error { return c.c.Close() }
+
+// SetFilter replaces the filter. Frames that passed the old one may be waiting.
+func (c *Conn) SetFilter(filter []bpf.Instruction) error {
+	raw, err := bpf.Assemble(filter)
+	if err != nil {
+		return fmt.Errorf("assemble a packet socket's filter: %w", err)
+	}
+	if err := c.c.SetBPF(raw); err != nil {
+		return fmt.Errorf("set a packet socket's filter: %w", err)
+	}
+	return nil
+}
+
+// downPause is how long Read waits for a port that is down before it looks
+// again: the kernel says so once per turn of the port, not once per read.
+const downPause = 50 * time.Millisecond
+
+// Read waits for the next frame addressed to this port (or to everybody) and
+// untagged there, and puts it into b, which has room for MaxFrame bytes.
+// partial says that the UDP checksum in it must not be looked at. A port that
+// is down is waited for. One goroutine at a time.
+func (c *Conn) Read(ctx context.Context, b []byte) (frame []byte, partial bool, err error) {
+	for {
+		n, oobn, flags, from, err := c.c.Recvmsg(ctx, b, c.oob, 0)
+		switch {
+		case errors.Is(err, unix.ENETDOWN):
+			select {
+			case <-ctx.Done():
+				return nil, false, ctx.Err()
+			case <-time.After(downPause):
+			}
+			continue
+		case err != nil:
+			return nil, false, fmt.Errorf("read a packet socket: %w", err)
+		case flags&unix.MSG_TRUNC != 0:
+			continue // longer than any message of ours
+		}
+		if ll, ok := from.(*unix.SockaddrLinklayer); ok &&
+			(ll.Pkttype == unix.PACKET_OTHERHOST || ll.Pkttype == unix.PACKET_OUTGOING) {
+			continue
+		}
+		status, vlan := aux(c.oob[:oobn])
+		if status&unix.TP_STATUS_VLAN_VALID != 0 && vlan&0xfff != 0 {
+			continue // tagged with a VLAN that nobody took (802.1Q; VID 0 is a priority only)
+		}
+		return b[:n], status&(unix.TP_STATUS_CSUMNOTREADY|unix.TP_STATUS_CSUM_VALID) != 0, nil
+	}
+}
+
+// aux finds what PACKET_AUXDATA says (struct tpacket_auxdata, linux/if_packet.h).
+func aux(oob []byte) (status uint32, vlan uint16) {
+	cmsgs, err := unix.ParseSocketControlMessage(oob)
+	if err != nil {
+		return 0, 0
+	}
+	for _, m := range cmsgs {
+		if m.Header.Level == unix.SOL_PACKET && m.Header.Type == unix.PACKET_AUXDATA &&
+			len(m.Data) >= int(unsafe.Sizeof(unix.TpacketAuxdata{})) {
+			return binary.NativeEndian.Uint32(m.Data[0:]), binary.NativeEndian.Uint16(m.Data[16:])
+		}
+	}
+	return 0, 0
+}
+
+// Write sends a whole frame.
+func (c *Conn) Write(ctx context.Context, frame []byte) error {
+	if err := c.c.Sendto(ctx, frame, 0, c.addr); err != nil {
+		return fmt.Errorf("send a frame: %w", err)
+	}
+	return nil
+}

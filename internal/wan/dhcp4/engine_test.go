@@ -1,0 +1,637 @@
+package dhcp4
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/insomniacslk/dhcp/dhcpv4"
+
+	"weir/internal/ether"
+	"weir/internal/state"
+)
+
+// isp answers as a server does; its fields say how it misbehaves.
+type isp struct {
+	addr        string // offered; "" is 198.51.100.10
+	silent      bool
+	deafUnicast bool // answers broadcasts only (B14)
+	nak         string
+	nakTake     bool // offers, and then refuses
+	noReboot    bool // silent on INIT-REBOOT: it doesn't know the address
+	options     []dhcpv4.Option
+}
+
+func (i isp) answer(p *dhcpv4.DHCPv4, unicast bool) *dhcpv4.DHCPv4 {
+	reboot := p.ServerIdentifier() == nil && p.ClientIPAddr == nil
+	take := p.ServerIdentifier() != nil
+	if i.silent || unicast && i.deafUnicast || p.MessageType() == dhcpv4.MessageTypeDecline ||
+		i.noReboot && reboot && p.MessageType() == dhcpv4.MessageTypeRequest {
+		return nil
+	}
+	a := ack(i.options...)
+	a.TransactionID = p.TransactionID
+	a.ClientHWAddr = p.ClientHWAddr
+	if i.addr != "" {
+		a.YourIPAddr = net.ParseIP(i.addr).To4()
+	}
+	switch {
+	case p.MessageType() == dhcpv4.MessageTypeDiscover:
+		a.UpdateOption(dhcpv4.OptMessageType(dhcpv4.MessageTypeOffer))
+	case i.nak != "" && !take || i.nakTake && take:
+		a = &dhcpv4.DHCPv4{
+			OpCode: dhcpv4.OpcodeBootReply, TransactionID: p.TransactionID, ClientHWAddr: p.ClientHWAddr,
+			Options: dhcpv4.OptionsFromList(dhcpv4.OptMessageType(dhcpv4.MessageTypeNak), dhcpv4.OptServerIdentifier(net.IP{198, 51, 100, 1}), dhcpv4.OptMessage(i.nak)),
+		}
+	}
+	return a
+}
+
+// sim runs an engine against an isp, and writes down what is sent and told.
+type sim struct {
+	t     *testing.T
+	began time.Time
+	now   time.Time
+	e     *Engine
+	isp   isp
+	arp   *ether.ARP // what answers a probe
+	lines []string
+	lease *state.Lease4
+}
+
+func (s *sim) line(format string, a ...any) {
+	s.lines = append(s.lines, fmt.Sprintf("%9.3f ", s.now.Sub(s.began).Seconds())+fmt.Sprintf(format, a...))
+}
+
+func words(p *dhcpv4.DHCPv4) string {
+	w := p.MessageType().String()
+	if p.ClientIPAddr != nil {
+		w += " ciaddr " + p.ClientIPAddr.String()
+	}
+	if a := p.RequestedIPAddress(); a != nil {
+		w += " wants " + a.String()
+	}
+	if a := p.ServerIdentifier(); a != nil {
+		w += " of " + a.String()
+	}
+	if p.IsBroadcast() {
+		w += " broadcast"
+	}
+	return w
+}
+
+func (s *sim) do(o Out) {
+	if o.Report != nil {
+		lease := "nothing"
+		if o.Report.Lease != nil {
+			lease = o.Report.Lease.Addr.String()
+		}
+		if o.Report.Tries <= 1 {
+			s.line("%s, holds %s: %s", o.Report.State, lease, o.Report.Event)
+		}
+		s.lease = o.Report.Lease
+	}
+	var reply *dhcpv4.DHCPv4
+	if o.Broadcast != nil {
+		src := ""
+		if o.Source.IsValid() {
+			src = " from " + o.Source.String()
+		}
+		s.line("> %s%s", words(o.Broadcast), src)
+		reply = s.isp.answer(s.wire(o.Broadcast), false)
+	}
+	if o.Unicast != nil {
+		s.line("> to %s from %s: %s", o.Server, o.From, words(o.Unicast))
+		reply = s.isp.answer(s.wire(o.Unicast), true)
+	}
+	if o.Probe.IsValid() {
+		s.line("> who has %s", o.Probe)
+		if s.arp != nil {
+			s.do(s.e.Conflict(s.now, *s.arp))
+		}
+	}
+	if reply != nil {
+		s.line("< %s", reply.MessageType())
+		s.do(s.e.Receive(s.now, s.wire(reply), ispMAC))
+	}
+}
+
+// wire sends a message through its bytes.
+func (s *sim) wire(p *dhcpv4.DHCPv4) *dhcpv4.DHCPv4 {
+	b := p.ToBytes()
+	if len(b) < 300 {
+		s.t.Errorf("a message of %d bytes; BOOTP relays want 300", len(b))
+	}
+	p, err := decode(b)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if p.ClientIPAddr.IsUnspecified() {
+		p.ClientIPAddr = nil
+	}
+	return p
+}
+
+// until runs to a time after the start.
+func (s *sim) until(d time.Duration) {
+	end := s.began.Add(d)
+	for n := 0; ; n++ {
+		next := s.e.Next()
+		if next.After(end) {
+			break
+		}
+		if n > 5000 {
+			s.t.Fatal("the engine spins")
+		}
+		if next.After(s.now) {
+			s.now = next
+		}
+		s.do(s.e.Tick(s.now))
+	}
+	s.now = end
+}
+
+func (s *sim) clear() { s.lines = nil }
+
+func (s *sim) want(text string) {
+	s.t.Helper()
+	want := []string{}
+	for l := range strings.Lines(text) {
+		if l = strings.TrimSpace(l); l != "" {
+			want = append(want, l)
+		}
+	}
+	got := make([]string, len(s.lines))
+	for i, l := range s.lines {
+		got[i] = strings.TrimSpace(l)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		s.t.Errorf("-want +got\n%s\nall of it:\n%s", diff, strings.Join(s.lines, "\n"))
+	}
+}
+
+func begin(t *testing.T, cfg Config, i isp) *sim {
+	t.Helper()
+	cfg.MAC = mac.String()
+	s := &sim{t: t, began: time.Now(), isp: i}
+	s.now = s.began
+	var n uint32
+	e, out, err := New(cfg, s.now, func() uint32 { n++; return n * 0 }) // no jitter: an eighth less
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.e = e
+	s.do(out)
+	return s
+}
+
+// last is a lease got so long ago.
+func last(ago time.Duration) *state.Lease4 {
+	l, err := leaseOf(ack(), ispMAC, time.Now().Round(0).Add(-ago), false)
+	if err != nil {
+		panic(err)
+	}
+	return &l
+}
+
+func TestPlainLife(t *testing.T) {
+	s := begin(t, Config{Hostname: "gw"}, isp{})
+	s.until(time.Hour)
+	s.want(`
+    0.000 selecting, holds nothing:
+    0.000 > DISCOVER
+    0.000 < OFFER
+    0.000 requesting, holds nothing:
+    0.000 > REQUEST wants 198.51.100.10 of 198.51.100.1
+    0.000 < ACK
+    0.000 probing, holds nothing:
+    0.000 > who has 198.51.100.10
+    0.100 > who has 198.51.100.10
+    0.200 > who has 198.51.100.10
+    0.300 bound, holds 198.51.100.10/24: got 198.51.100.10/24 from server 198.51.100.1
+ 1800.000 renewing, holds 198.51.100.10/24: got 198.51.100.10/24 from server 198.51.100.1
+ 1800.000 > to 198.51.100.1 from 198.51.100.10: REQUEST ciaddr 198.51.100.10
+ 1800.000 < ACK
+ 1800.000 bound, holds 198.51.100.10/24: renewed 198.51.100.10/24 from server 198.51.100.1
+ 3600.000 renewing, holds 198.51.100.10/24: renewed 198.51.100.10/24 from server 198.51.100.1
+ 3600.000 > to 198.51.100.1 from 198.51.100.10: REQUEST ciaddr 198.51.100.10
+ 3600.000 < ACK
+ 3600.000 bound, holds 198.51.100.10/24: renewed 198.51.100.10/24 from server 198.51.100.1`)
+}
+
+// B14: the server's identifier is private and off the link, and unicast is never
+// answered: the lease is kept, and renewed by broadcast at T2.
+func TestDeafToUnicast(t *testing.T) {
+	s := begin(t, Config{}, isp{deafUnicast: true, options: []dhcpv4.Option{opt(51, 0, 0, 0, 120), opt(54, 10, 1, 2, 3)}})
+	s.until(time.Second)
+	s.clear()
+	s.until(200 * time.Second)
+	s.want(`
+   60.000 renewing, holds 198.51.100.10/24: got 198.51.100.10/24 from server 10.1.2.3
+   60.000 > to 10.1.2.3 from 198.51.100.10: REQUEST ciaddr 198.51.100.10
+   82.500 > to 10.1.2.3 from 198.51.100.10: REQUEST ciaddr 198.51.100.10
+   93.750 > to 10.1.2.3 from 198.51.100.10: REQUEST ciaddr 198.51.100.10
+  103.750 > to 10.1.2.3 from 198.51.100.10: REQUEST ciaddr 198.51.100.10
+  105.000 rebinding, holds 198.51.100.10/24: got 198.51.100.10/24 from server 10.1.2.3
+  105.000 > REQUEST ciaddr 198.51.100.10 from 198.51.100.10
+  105.000 < ACK
+  105.000 bound, holds 198.51.100.10/24: renewed 198.51.100.10/24 from server 10.1.2.3
+  165.000 renewing, holds 198.51.100.10/24: renewed 198.51.100.10/24 from server 10.1.2.3
+  165.000 > to 10.1.2.3 from 198.51.100.10: REQUEST ciaddr 198.51.100.10
+  187.500 > to 10.1.2.3 from 198.51.100.10: REQUEST ciaddr 198.51.100.10
+  198.750 > to 10.1.2.3 from 198.51.100.10: REQUEST ciaddr 198.51.100.10`)
+}
+
+// B02: the lease ends during an outage, and the line is back soon after it.
+func TestServerGoneAndBack(t *testing.T) {
+	s := begin(t, Config{}, isp{options: []dhcpv4.Option{opt(51, 0, 0, 0, 30)}})
+	s.until(time.Second)
+	s.isp.silent = true
+	s.until(29 * time.Second)
+	if s.lease == nil {
+		t.Fatal("the lease was given up before its end")
+	}
+	s.clear()
+	s.until(31 * time.Second)
+	s.want(`
+   30.000 selecting, holds nothing: the lease ended: no server renewed it
+   30.000 > DISCOVER wants 198.51.100.10
+   30.875 > DISCOVER wants 198.51.100.10`)
+	s.until(10 * time.Minute)
+	s.isp.silent = false
+	s.until(10*time.Minute + maxBackoff)
+	if s.lease == nil {
+		t.Errorf("no lease %v after the server came back:\n%s", maxBackoff, strings.Join(s.lines, "\n"))
+	}
+}
+
+func TestReboot(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		last *state.Lease4
+		isp  isp
+		run  time.Duration
+		want string
+	}{
+		{"confirmed", last(time.Minute), isp{}, time.Minute, `
+    0.000 rebooting, holds 198.51.100.10/24: asking for 198.51.100.10 again
+    0.000 > REQUEST wants 198.51.100.10
+    0.000 < ACK
+    0.000 bound, holds 198.51.100.10/24: confirmed 198.51.100.10/24 from server 198.51.100.1`},
+		{"refused", last(time.Minute), isp{nak: "wrong network", addr: "203.0.113.5"}, 0, `
+    0.000 rebooting, holds 198.51.100.10/24: asking for 198.51.100.10 again
+    0.000 > REQUEST wants 198.51.100.10
+    0.000 < NAK
+    0.000 selecting, holds nothing: server 198.51.100.1 said no: wrong network
+    0.000 > DISCOVER
+    0.000 < OFFER
+    0.000 requesting, holds nothing: server 198.51.100.1 said no: wrong network
+    0.000 > REQUEST wants 203.0.113.5 of 198.51.100.1
+    0.000 < ACK
+    0.000 probing, holds nothing: server 198.51.100.1 said no: wrong network
+    0.000 > who has 203.0.113.5`},
+		{"nobody answers", last(time.Minute), isp{silent: true}, time.Minute, `
+    0.000 rebooting, holds 198.51.100.10/24: asking for 198.51.100.10 again
+    0.000 > REQUEST wants 198.51.100.10
+    0.875 > REQUEST wants 198.51.100.10
+    2.625 > REQUEST wants 198.51.100.10
+    6.125 selecting, holds 198.51.100.10/24: asking for 198.51.100.10 again
+    6.125 > DISCOVER wants 198.51.100.10
+    7.000 > DISCOVER wants 198.51.100.10
+    8.750 > DISCOVER wants 198.51.100.10
+   12.250 > DISCOVER wants 198.51.100.10 broadcast
+   19.250 bound, holds 198.51.100.10/24: no DHCP server answers; the lease goes on`},
+		{"another network, whose server doesn't say no", last(time.Minute), isp{noReboot: true, addr: "203.0.113.5"}, 7 * time.Second, `
+    0.000 rebooting, holds 198.51.100.10/24: asking for 198.51.100.10 again
+    0.000 > REQUEST wants 198.51.100.10
+    0.875 > REQUEST wants 198.51.100.10
+    2.625 > REQUEST wants 198.51.100.10
+    6.125 selecting, holds 198.51.100.10/24: asking for 198.51.100.10 again
+    6.125 > DISCOVER wants 198.51.100.10
+    6.125 < OFFER
+    6.125 requesting, holds 198.51.100.10/24: asking for 198.51.100.10 again
+    6.125 > REQUEST wants 203.0.113.5 of 198.51.100.1
+    6.125 < ACK
+    6.125 probing, holds 198.51.100.10/24: asking for 198.51.100.10 again
+    6.125 > who has 203.0.113.5
+    6.225 > who has 203.0.113.5
+    6.325 > who has 203.0.113.5
+    6.425 bound, holds 203.0.113.5/24: got 203.0.113.5/24 from server 198.51.100.1`},
+		{"past T2 and nobody answers", last(55 * time.Minute), isp{silent: true}, 20 * time.Second, `
+    0.000 rebooting, holds 198.51.100.10/24: asking for 198.51.100.10 again
+    0.000 > REQUEST wants 198.51.100.10
+    0.875 > REQUEST wants 198.51.100.10
+    2.625 > REQUEST wants 198.51.100.10
+    6.125 selecting, holds 198.51.100.10/24: asking for 198.51.100.10 again
+    6.125 > DISCOVER wants 198.51.100.10
+    7.000 > DISCOVER wants 198.51.100.10
+    8.750 > DISCOVER wants 198.51.100.10
+   12.250 > DISCOVER wants 198.51.100.10 broadcast
+   19.250 rebinding, holds 198.51.100.10/24: no DHCP server answers; the lease goes on
+   19.250 > REQUEST ciaddr 198.51.100.10 from 198.51.100.10`},
+		{"B16: it ended by the clock, and the server still has it", last(2 * time.Hour), isp{}, time.Minute, `
+    0.000 rebooting, holds nothing: asking for 198.51.100.10 again
+    0.000 > REQUEST wants 198.51.100.10
+    0.000 < ACK
+    0.000 bound, holds 198.51.100.10/24: confirmed 198.51.100.10/24 from server 198.51.100.1`},
+		{"B16: the clock is back in 1970", last(-56 * 365 * 24 * time.Hour), isp{silent: true}, 20 * time.Second, `
+    0.000 rebooting, holds 198.51.100.10/24: asking for 198.51.100.10 again
+    0.000 > REQUEST wants 198.51.100.10
+    0.875 > REQUEST wants 198.51.100.10
+    2.625 > REQUEST wants 198.51.100.10
+    6.125 selecting, holds 198.51.100.10/24: asking for 198.51.100.10 again
+    6.125 > DISCOVER wants 198.51.100.10
+    7.000 > DISCOVER wants 198.51.100.10
+    8.750 > DISCOVER wants 198.51.100.10
+   12.250 > DISCOVER wants 198.51.100.10 broadcast
+   19.250 bound, holds 198.51.100.10/24: no DHCP server answers; the lease goes on`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := begin(t, Config{Last: tt.last}, tt.isp)
+			s.until(tt.run)
+			s.want(tt.want)
+		})
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	t.Run("NAK of a renewal", func(t *testing.T) {
+		s := begin(t, Config{}, isp{})
+		s.until(time.Minute)
+		s.isp = isp{nak: "moved\x1b[31m", addr: "203.0.113.5"}
+		s.clear()
+		s.until(31 * time.Minute)
+		s.want(`
+ 1800.000 renewing, holds 198.51.100.10/24: got 198.51.100.10/24 from server 198.51.100.1
+ 1800.000 > to 198.51.100.1 from 198.51.100.10: REQUEST ciaddr 198.51.100.10
+ 1800.000 < NAK
+ 1800.000 selecting, holds nothing: server 198.51.100.1 said no: moved[31m
+ 1800.000 > DISCOVER
+ 1800.000 < OFFER
+ 1800.000 requesting, holds nothing: server 198.51.100.1 said no: moved[31m
+ 1800.000 > REQUEST wants 203.0.113.5 of 198.51.100.1
+ 1800.000 < ACK
+ 1800.000 probing, holds nothing: server 198.51.100.1 said no: moved[31m
+ 1800.000 > who has 203.0.113.5
+ 1800.100 > who has 203.0.113.5
+ 1800.200 > who has 203.0.113.5
+ 1800.300 bound, holds 203.0.113.5/24: got 203.0.113.5/24 from server 198.51.100.1`)
+	})
+	t.Run("offered and refused for ever", func(t *testing.T) {
+		s := begin(t, Config{}, isp{nakTake: true})
+		s.until(time.Hour)
+		if n := strings.Count(strings.Join(s.lines, "\n"), "> DISCOVER"); n < 100 || n > 300 {
+			t.Errorf("%d attempts in an hour: want one every %v or so", n, maxBackoff)
+		}
+	})
+	t.Run("offered, then silent", func(t *testing.T) {
+		s := begin(t, Config{}, isp{silent: true})
+		o := s.isp
+		o.silent = false
+		p := o.answer(s.wire(s.e.discover(s.now)), false)
+		s.clear()
+		s.do(s.e.Receive(s.now, p, ispMAC))
+		s.until(13*time.Second + 500*time.Millisecond)
+		s.want(`
+    0.000 requesting, holds nothing:
+    0.000 > REQUEST wants 198.51.100.10 of 198.51.100.1
+    0.875 > REQUEST wants 198.51.100.10 of 198.51.100.1
+    2.625 > REQUEST wants 198.51.100.10 of 198.51.100.1
+    6.125 > REQUEST wants 198.51.100.10 of 198.51.100.1 broadcast
+   13.125 selecting, holds nothing: server 198.51.100.1 offered 198.51.100.10 and then fell silent
+   13.125 > DISCOVER`)
+	})
+}
+
+func TestConflicts(t *testing.T) {
+	addr := netip.MustParseAddr("198.51.100.10")
+	thief := ether.MAC{2, 0, 0, 0, 0, 0x66}
+	uses := &ether.ARP{Op: ether.ARPReply, Sender: thief, SenderIP: addr, Target: mac, TargetIP: netip.IPv4Unspecified()}
+	t.Run("in use", func(t *testing.T) {
+		s := begin(t, Config{}, isp{silent: true})
+		s.isp.silent, s.arp = false, uses
+		s.clear()
+		s.until(11 * time.Second)
+		s.want(`
+    0.875 > DISCOVER
+    0.875 < OFFER
+    0.875 requesting, holds nothing:
+    0.875 > REQUEST wants 198.51.100.10 of 198.51.100.1
+    0.875 < ACK
+    0.875 probing, holds nothing:
+    0.875 > who has 198.51.100.10
+    0.875 init, holds nothing: 198.51.100.1 gave 198.51.100.10, which 02:00:00:00:00:66 uses already: declined
+    0.875 > DECLINE wants 198.51.100.10 of 198.51.100.1
+   10.875 selecting, holds nothing: 198.51.100.1 gave 198.51.100.10, which 02:00:00:00:00:66 uses already: declined
+   10.875 > DISCOVER
+   10.875 < OFFER
+   10.875 requesting, holds nothing: 198.51.100.1 gave 198.51.100.10, which 02:00:00:00:00:66 uses already: declined
+   10.875 > REQUEST wants 198.51.100.10 of 198.51.100.1
+   10.875 < ACK
+   10.875 probing, holds nothing: 198.51.100.1 gave 198.51.100.10, which 02:00:00:00:00:66 uses already: declined
+   10.875 > who has 198.51.100.10
+   10.875 init, holds nothing: 198.51.100.1 gave 198.51.100.10, which 02:00:00:00:00:66 uses already: declined
+   10.875 > DECLINE wants 198.51.100.10 of 198.51.100.1`)
+		// A network where everything is answered for: online all the same.
+		s.until(time.Minute)
+		if s.lease == nil || !strings.Contains(s.lease.Note, "without a check") {
+			t.Errorf("after %d declines the lease is %+v", maxDeclines, s.lease)
+		}
+	})
+	for name, a := range map[string]ether.ARP{
+		"the ISP's proxy ARP":           {Op: ether.ARPReply, Sender: ispMAC, SenderIP: addr, Target: mac},
+		"our own probe":                 ether.Probe(mac, addr),
+		"about another address":         {Op: ether.ARPReply, Sender: thief, SenderIP: netip.MustParseAddr("198.51.100.11"), Target: mac},
+		"somebody looking for our host": {Op: ether.ARPRequest, Sender: thief, SenderIP: netip.MustParseAddr("198.51.100.11"), TargetIP: addr},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := begin(t, Config{}, isp{silent: true})
+			s.isp.silent, s.arp = false, &a
+			s.until(2 * time.Second)
+			if s.lease == nil {
+				t.Errorf("no lease:\n%s", strings.Join(s.lines, "\n"))
+			}
+		})
+	}
+	t.Run("another client probes for it too", func(t *testing.T) {
+		s := begin(t, Config{}, isp{silent: true})
+		a := ether.Probe(thief, addr)
+		s.isp.silent, s.arp = false, &a
+		s.until(2 * time.Second)
+		if s.lease != nil {
+			t.Errorf("both take it:\n%s", strings.Join(s.lines, "\n"))
+		}
+	})
+}
+
+func TestConfigure(t *testing.T) {
+	cfg := Config{MAC: mac.String()}
+	for _, tt := range []struct {
+		name   string
+		change func(*Config)
+		want   string
+	}{
+		{"nothing that matters", func(c *Config) { c.Port = "eth9" }, ``},
+		{"the carrier came back", func(c *Config) { c.Confirm++ }, `
+   60.000 rebooting, holds 198.51.100.10/24: confirming the lease
+   60.000 > REQUEST wants 198.51.100.10
+   60.000 < ACK
+   60.000 bound, holds 198.51.100.10/24: confirmed 198.51.100.10/24 from server 198.51.100.1`},
+		{"other routes are wanted", func(c *Config) { c.IgnoreClasslessRoutes = true }, `
+   60.000 rebooting, holds 198.51.100.10/24: confirming the lease
+   60.000 > REQUEST wants 198.51.100.10
+   60.000 < ACK
+   60.000 bound, holds 198.51.100.10/24: confirmed 198.51.100.10/24 from server 198.51.100.1`},
+		{"somebody else", func(c *Config) { c.ClientID = "customer 17" }, `
+   60.000 selecting, holds nothing: the client's identity changed
+   60.000 > DISCOVER
+   60.000 < OFFER
+   60.000 requesting, holds nothing: the client's identity changed
+   60.000 > REQUEST wants 198.51.100.10 of 198.51.100.1
+   60.000 < ACK
+   60.000 probing, holds nothing: the client's identity changed
+   60.000 > who has 198.51.100.10`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := begin(t, cfg, isp{})
+			s.until(time.Minute)
+			s.clear()
+			c := cfg
+			tt.change(&c)
+			out, err := s.e.Configure(c, s.now)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.do(out)
+			s.want(tt.want)
+		})
+	}
+	s := begin(t, cfg, isp{})
+	if _, err := s.e.Configure(Config{MAC: "eth0"}, s.now); err == nil {
+		t.Error("a MAC that is none was taken")
+	}
+}
+
+// What isn't an answer to us is not taken: nothing is sent and nothing told.
+func TestStrangers(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		change func(*dhcpv4.DHCPv4)
+	}{
+		{"another's transaction", func(p *dhcpv4.DHCPv4) { p.TransactionID[3]++ }},
+		{"another's address", func(p *dhcpv4.DHCPv4) { p.ClientHWAddr = net.HardwareAddr(ispMAC[:]) }},
+		{"no hardware address", func(p *dhcpv4.DHCPv4) { p.ClientHWAddr = nil }},
+		{"a request", func(p *dhcpv4.DHCPv4) { p.OpCode = dhcpv4.OpcodeBootRequest }},
+		{"no type", func(p *dhcpv4.DHCPv4) { p.Options.Del(dhcpv4.OptionDHCPMessageType) }},
+		{"an ACK before any offer", func(p *dhcpv4.DHCPv4) { p.UpdateOption(dhcpv4.OptMessageType(dhcpv4.MessageTypeAck)) }},
+		{"a NAK before any offer", func(p *dhcpv4.DHCPv4) { p.UpdateOption(dhcpv4.OptMessageType(dhcpv4.MessageTypeNak)) }},
+		{"an offer of nobody's address", func(p *dhcpv4.DHCPv4) { p.YourIPAddr = net.IP{0, 0, 0, 0} }},
+		{"an offer without a server", func(p *dhcpv4.DHCPv4) { p.Options.Del(dhcpv4.OptionServerIdentifier) }},
+		{"an offer for a second", func(p *dhcpv4.DHCPv4) { p.UpdateOption(opt(51, 0, 0, 0, 1)) }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := begin(t, Config{}, isp{silent: true})
+			p := isp{}.answer(s.wire(s.e.discover(s.now)), false)
+			tt.change(p)
+			if out := s.e.Receive(s.now, p, ispMAC); out != (Out{}) {
+				t.Errorf("%+v", out)
+			}
+		})
+	}
+	t.Run("another server's NAK", func(t *testing.T) {
+		s := begin(t, Config{}, isp{silent: true})
+		s.isp.silent = false
+		p := s.isp.answer(s.wire(s.e.discover(s.now)), false)
+		s.isp.silent = true
+		s.do(s.e.Receive(s.now, p, ispMAC))
+		p.UpdateOption(dhcpv4.OptMessageType(dhcpv4.MessageTypeNak))
+		p.UpdateOption(dhcpv4.OptServerIdentifier(net.IP{198, 51, 100, 2}))
+		if out := s.e.Receive(s.now, p, ispMAC); out != (Out{}) || s.e.State() != Requesting {
+			t.Errorf("%+v, %v", out, s.e.State())
+		}
+	})
+}
+
+// The fields of RFC 2131, table 5.
+func TestMessages(t *testing.T) {
+	s := begin(t, Config{Hostname: "gw"}, isp{})
+	s.until(time.Second)
+	p := s.e.discover(s.now)
+	if got := p.Options.Get(dhcpv4.OptionClientIdentifier); !slices.Equal(got, append([]byte{1}, mac[:]...)) {
+		t.Errorf("client identifier %x", got)
+	}
+	if p.HostName() != "gw" {
+		t.Errorf("host name %q", p.HostName())
+	}
+	list := p.ParameterRequestList()
+	at := func(code uint8) int {
+		return slices.IndexFunc(list, func(c dhcpv4.OptionCode) bool { return c.Code() == code })
+	}
+	if at(121) < 0 || at(121) > at(3) {
+		t.Errorf("121 must be asked for before 3 (RFC 3442): %v", list)
+	}
+	s.e.cfg.IgnoreClasslessRoutes = true
+	list = s.e.discover(s.now).ParameterRequestList()
+	if at(121) >= 0 || at(249) >= 0 {
+		t.Errorf("classless routes are asked for and not wanted: %v", list)
+	}
+	d := s.e.decline(s.now, netip.MustParseAddr("198.51.100.10"), netip.MustParseAddr("198.51.100.1"))
+	if d.Options.Has(dhcpv4.OptionParameterRequestList) || d.Options.Has(dhcpv4.OptionHostName) {
+		t.Errorf("a DECLINE has options it must not: %v", d.Options)
+	}
+	for id, want := range map[string]string{
+		"":                  "\x01\x02\x00\x00\x00\x00\x01",
+		"customer":          "\x00customer",
+		"hex:01:aa:bb":      "\x01\xaa\xbb",
+		"hex:FFee":          "\xff\xee",
+		"hex:no hex at all": "\x00hex:no hex at all",
+	} {
+		if got := string(identity(id, mac)); got != want {
+			t.Errorf("client_id %q is %q, want %q", id, got, want)
+		}
+	}
+}
+
+// Whatever comes, in whatever state, at whatever time: no panic, and time goes on.
+func FuzzEngine(f *testing.F) {
+	f.Add(ack().ToBytes(), []byte{0, 1, 2, 3, 4, 5})
+	f.Add(ack(opt(53, 2)).ToBytes(), []byte{1, 9, 1, 200, 1, 9})
+	f.Add(ack(opt(53, 6)).ToBytes(), []byte{1, 0, 2, 0})
+	f.Fuzz(func(t *testing.T, b []byte, script []byte) {
+		p, err := decode(b)
+		if err != nil {
+			return
+		}
+		now := time.Now()
+		e, _, err := New(Config{MAC: mac.String(), Last: last(0)}, now, func() uint32 { return 7 })
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, step := range script[:min(len(script), 200)] {
+			now = now.Add(time.Duration(step) * time.Second)
+			p.OpCode, p.TransactionID, p.ClientHWAddr = dhcpv4.OpcodeBootReply, e.xid, net.HardwareAddr(mac[:])
+			switch step % 4 {
+			case 0:
+				e.Tick(now)
+			case 1:
+				e.Receive(now, p, ispMAC)
+			case 2:
+				p.UpdateOption(dhcpv4.OptMessageType(dhcpv4.MessageType(step / 4 % 9)))
+				e.Receive(now, p, ispMAC)
+			case 3:
+				e.Conflict(now, ether.ARP{Op: ether.ARPReply, SenderIP: netip.MustParseAddr("198.51.100.10")})
+			}
+			e.Tick(now)
+			if next := e.Next(); !next.After(now) {
+				if e.Tick(now); !e.Next().After(now) {
+					t.Fatalf("in %v next is %v ago", e.State(), now.Sub(next))
+				}
+			}
+		}
+	})
+}
