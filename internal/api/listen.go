@@ -19,9 +19,9 @@ const SocketName = "weir.sock"
 var ErrRunning = errors.New("weir is running already")
 
 // Listen opens the API's socket in the runtime directory dir with mode 0660 and
-// the given group; with "" it is the group weir where there is one, and it stays
-// with the caller's where the group can't be given (which is logged). A socket that
-// nobody answers on, left by a killed daemon, is replaced.
+// the given group ("" is weir). It stays with the caller's where there is no group
+// weir, or where the group can't be given, which is logged. A socket that nobody
+// answers on, left by a killed daemon, is replaced.
 func Listen(dir, group string, log *slog.Logger) (net.Listener, error) {
 	path := filepath.Join(dir, SocketName)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -60,28 +60,30 @@ func Listen(dir, group string, log *slog.Logger) (net.Listener, error) {
 	return l, nil
 }
 
-// giveGroup gives path to a group, with "" to the group weir if there is one.
-// A machine where the group can't be given (a user namespace holds one group) is
-// logged and is no error; a group that was asked for and does not exist is.
+// usualGroup is the group that has the socket where there is such a group.
+const usualGroup = "weir"
+
+// giveGroup gives path to a group. That the usual one does not exist is no error,
+// and that a group can't be given (a user namespace holds one) is logged.
 func giveGroup(path, group string, log *slog.Logger) error {
-	name := group
-	if name == "" {
-		name = "weir"
+	if group == "" {
+		group = usualGroup
 	}
-	g, err := user.LookupGroup(name)
+	g, err := user.LookupGroup(group)
+	var unknown user.UnknownGroupError
 	switch {
-	case err != nil && group == "":
+	case errors.As(err, &unknown) && group == usualGroup:
 		return nil
 	case err != nil:
 		return fmt.Errorf("give the API's socket to group %q: %w; `groupadd --system %s` makes it", group, err, group)
 	}
 	gid, err := strconv.Atoi(g.Gid)
 	if err != nil {
-		return fmt.Errorf("group %q has the number %q", name, g.Gid)
+		return fmt.Errorf("group %q has the number %q", group, g.Gid)
 	}
 	err = os.Chown(path, -1, gid)
 	if errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.EINVAL) {
-		log.Warn("the API's socket stays with its maker's group: another can't be given here", "group", name, "err", err)
+		log.Warn("the API's socket stays with its maker's group: another can't be given here", "group", group, "err", err)
 		return nil
 	}
 	return err

@@ -70,11 +70,13 @@ type WAN struct {
 
 // The verdicts of a line.
 const (
-	VerdictUp      = "up"
-	VerdictSuspect = "suspect" // a probe was lost and a burst is asking again
-	VerdictDown    = "down"
-	VerdictWaiting = "waiting" // no address or no route yet
-	VerdictOff     = "off"     // the file does not want this family here
+	VerdictUp        = "up"        // answers
+	VerdictSuspect   = "suspect"   // a probe was lost and a burst is asking again
+	VerdictDown      = "down"      // silent, or without carrier
+	VerdictReturning = "returning" // answers again, but not yet for the hold-down
+	VerdictUntried   = "untried"   // has an address, and was not asked yet
+	VerdictAbsent    = "absent"    // no port, no address or no default route
+	VerdictOff       = "off"       // the file does not want this family here
 )
 
 // Line is one family of a WAN.

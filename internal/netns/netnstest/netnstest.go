@@ -48,7 +48,7 @@ const (
 
 // Main runs m in namespaces of its own and exits with its status. Where they
 // can't be had it runs m as it is, and New and Alone say what is missing.
-func Main(m *testing.M) {
+func Main(m interface{ Run() int }) {
 	if os.Getenv(envMain) != "" {
 		if err := settle(); err != nil {
 			fmt.Fprintln(os.Stderr, "netnstest:", err)

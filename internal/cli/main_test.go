@@ -1,0 +1,87 @@
+package cli
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"weir/internal/netns/netnstest"
+)
+
+var commands = map[string]func(){
+	"weir": func() { os.Exit(Main(os.Args[1:], os.Stdout, os.Stderr)) },
+}
+
+// scripts runs the tests with weir on the path: this binary under another name.
+type scripts struct{ m *testing.M }
+
+func (s scripts) Run() int {
+	testscript.Main(s.m, commands) // does not return
+	return 0
+}
+
+func TestMain(m *testing.M) {
+	if filepath.Base(os.Args[0]) == "weir" {
+		testscript.Main(m, commands)
+	}
+	netnstest.Main(scripts{m})
+}
+
+// exits is the script command "exits STATUS COMMAND...": exec that wants the very
+// exit status.
+func exits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exits STATUS COMMAND...")
+	}
+	code := 0
+	var exit *exec.ExitError
+	if err := ts.Exec(args[1], args[2:]...); errors.As(err, &exit) {
+		code = exit.ExitCode()
+	} else {
+		ts.Check(err)
+	}
+	if strconv.Itoa(code) != args[0] {
+		ts.Fatalf("exit status %d, want %s", code, args[0])
+	}
+}
+
+var cmds = map[string]func(*testscript.TestScript, bool, []string){"exits": exits}
+
+// TestScript tries what needs no kernel: testdata/script/*.txtar, named by
+// subcommand first.
+func TestScript(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 filepath.Join("testdata", "script"),
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		Cmds:                cmds,
+		UpdateScripts:       os.Getenv("UPDATE") != "",
+	})
+}
+
+// TestKernelScript tries what changes a kernel: testdata/kernel/*.txtar, each
+// in namespaces of its own.
+func TestKernelScript(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join("testdata", "kernel", "*.txtar"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(f), ".txtar"), func(t *testing.T) {
+			netnstest.Alone(t, func(t *testing.T) {
+				testscript.Run(t, testscript.Params{
+					Files:               []string{f},
+					RequireExplicitExec: true,
+					Cmds:                cmds,
+					UpdateScripts:       os.Getenv("UPDATE") != "",
+				})
+			})
+		})
+	}
+}

@@ -1,0 +1,161 @@
+package cli
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"weir/internal/api"
+)
+
+// printStatus writes s as a person reads it. Times are told from now.
+func printStatus(w io.Writer, s api.Status, now time.Time) error {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "%s, up %s, by %s (%s, %s ago)\n", s.Gateway, age(now, s.Started), s.File.From, s.File.By, age(now, s.File.Since))
+	if s.Turn.Error != "" {
+		fmt.Fprintf(&b, "\nThe kernel is not as the file wants it, tried again %s:\n  %s\n", in(now, s.Turn.Retry), strings.ReplaceAll(s.Turn.Error, "\n", "\n  "))
+	}
+	b.WriteByte('\n')
+	for _, u := range []struct {
+		family string
+		use    api.Use
+	}{{"IPv4", s.IPv4}, {"IPv6", s.IPv6}} {
+		line := u.use.WAN
+		if line == "" {
+			line = "no line"
+		}
+		fmt.Fprintf(&b, "%s uses %s: %s\n", u.family, line, u.use.Why)
+	}
+	b.WriteByte('\n')
+	lines(&b, s, now)
+	lans(&b, s)
+	forwards(&b, s)
+	services(&b, s, now)
+	for _, n := range s.Notes {
+		fmt.Fprintf(&b, "note: %s\n", n)
+	}
+	_, err := w.Write(b.Bytes())
+	return err
+}
+
+func lines(w io.Writer, s api.Status, now time.Time) {
+	t := newTable("WAN", "FAMILY", "VERDICT", "FOR", "LOSS", "LATENCY", "ADDRESS", "")
+	for _, wan := range s.WANs {
+		for _, f := range []struct {
+			name string
+			line api.Line
+		}{{"IPv4", wan.IPv4}, {"IPv6", wan.IPv6}} {
+			if f.line.Verdict == api.VerdictOff {
+				continue
+			}
+			used := ""
+			if f.line.Used {
+				used = "*"
+			}
+			t.row(wan.Name+used, f.name, f.line.Verdict, age(now, f.line.Since), percent(f.line.LossPct), millis(f.line.LatencyMS), first(f.line.Addresses), f.line.Why)
+		}
+	}
+	t.write(w)
+}
+
+func lans(w io.Writer, s api.Status) {
+	if len(s.LANs) == 0 {
+		return
+	}
+	fmt.Fprintln(w)
+	t := newTable("LAN", "PORT", "ADDRESS", "LEASES")
+	for _, l := range s.LANs {
+		port := strings.Join(l.Interface, " ")
+		if !l.Present {
+			port += " (not there)"
+		}
+		t.row(l.Name, port, strings.Join(l.Addresses, " "), fmt.Sprint(l.Leases))
+	}
+	t.write(w)
+}
+
+func forwards(w io.Writer, s api.Status) {
+	if len(s.Forwards) == 0 {
+		fmt.Fprintln(w, "\nNothing but ping answers from outside.")
+		return
+	}
+	fmt.Fprintln(w)
+	t := newTable("FORWARD", "PORT", "TO", "ANSWERS FROM OUTSIDE AT")
+	for _, f := range s.Forwards {
+		answers := strings.Join(f.Answers, ", ")
+		if answers == "" {
+			answers = "nothing now"
+		}
+		t.row(f.Name, strings.Join(f.Protocol, "+")+" "+strings.Join(f.Port, ","), strings.Join(f.To, " "), answers)
+	}
+	t.write(w)
+}
+
+func services(w io.Writer, s api.Status, now time.Time) {
+	if len(s.Services) == 0 {
+		return
+	}
+	fmt.Fprintln(w)
+	t := newTable("SERVICE", "STATE", "FOR", "RESTARTS", "")
+	for _, v := range s.Services {
+		t.row(v.Name, v.State, age(now, v.Since), fmt.Sprint(v.Restarts), v.LastError)
+	}
+	t.write(w)
+}
+
+// age is how long ago t was, in the two largest units; "-" where it never was.
+func age(now, t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return span(now.Sub(t))
+}
+
+// in is when t comes.
+func in(now, t time.Time) string {
+	if !t.After(now) {
+		return "now"
+	}
+	return "in " + span(t.Sub(now))
+}
+
+// span is d in its two largest units.
+func span(d time.Duration) string {
+	d = max(d, 0).Round(time.Second)
+	h, m, s := int(d.Hours()), int(d.Minutes())%60, int(d.Seconds())%60
+	switch {
+	case h >= 48:
+		return fmt.Sprintf("%dd%dh", h/24, h%24)
+	case h > 0:
+		return fmt.Sprintf("%dh%dm", h, m)
+	case m > 0:
+		return fmt.Sprintf("%dm%ds", m, s)
+	}
+	return fmt.Sprintf("%ds", s)
+}
+
+func percent(p *float64) string {
+	if p == nil {
+		return ""
+	}
+	return fmt.Sprintf("%.0f %%", *p)
+}
+
+func millis(ms *float64) string {
+	if ms == nil {
+		return ""
+	}
+	return fmt.Sprintf("%.1f ms", *ms)
+}
+
+func first(s []string) string {
+	switch len(s) {
+	case 0:
+		return ""
+	case 1:
+		return s[0]
+	}
+	return fmt.Sprintf("%s +%d", s[0], len(s)-1)
+}

@@ -1,0 +1,165 @@
+package gateway
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"time"
+
+	"weir/internal/api"
+	"weir/internal/config"
+	"weir/internal/plan"
+)
+
+// This file is what the API asks of the loop. Each method runs on the caller's
+// goroutine, and has the loop do what touches the daemon.
+
+// parse checks what a caller sent.
+func parse(src []api.Source) (*config.Config, string, error) {
+	fs := files(src)
+	cfg, diags := config.Parse(fs...)
+	text := diags.Format(fs)
+	if diags.HasErrors() {
+		return nil, "", &api.Error{Status: http.StatusUnprocessableEntity, Problem: api.Problem{Title: "the file is wrong", Diagnostics: text}}
+	}
+	return cfg, text, nil
+}
+
+// Plan says what a file would change.
+func (d *daemon) Plan(ctx context.Context, c api.Change) (api.Outcome, error) {
+	cfg, notes, err := parse(c.Files)
+	if err != nil {
+		return api.Outcome{}, err
+	}
+	return call(ctx, d, func() (api.Outcome, error) {
+		p, _, err := d.candidate(ctx, cfg)
+		if err != nil {
+			return api.Outcome{}, err
+		}
+		out, err := outcome(p, false)
+		out.Notes = notes
+		return out, err
+	})
+}
+
+// Apply puts a file in force.
+func (d *daemon) Apply(ctx context.Context, c api.Change) (api.Outcome, error) {
+	cfg, notes, err := parse(c.Files)
+	if err != nil {
+		return api.Outcome{}, err
+	}
+	return call(ctx, d, func() (api.Outcome, error) {
+		out, err := d.put(ctx, cfg, version{From: c.From, By: "apply", Since: time.Now(), Files: c.Files}, c)
+		out.Notes = notes
+		return out, err
+	})
+}
+
+// Rollback puts the file in force that was before.
+func (d *daemon) Rollback(ctx context.Context, c api.Change) (api.Outcome, error) {
+	return call(ctx, d, func() (api.Outcome, error) {
+		v := d.force.Previous
+		if len(v.Files) == 0 {
+			return api.Outcome{}, &api.Error{Status: http.StatusConflict, Problem: api.Problem{Title: "there is no file before this one"}}
+		}
+		cfg, notes, err := parse(v.Files)
+		if err != nil {
+			return api.Outcome{}, err
+		}
+		v.By, v.Since = "rollback", time.Now()
+		out, err := d.put(ctx, cfg, v, c)
+		out.Notes = notes
+		return out, err
+	})
+}
+
+// candidate plans cfg as if it were in force.
+func (d *daemon) candidate(ctx context.Context, cfg *config.Config) (plan.Plan, world, error) {
+	w := d.world
+	h, err := settle(w.house, cfg, rand.Reader)
+	if err != nil {
+		return plan.Plan{}, w, err
+	}
+	w.house = h
+	return d.foresee(ctx, cfg, w)
+}
+
+// put carries out the plan of cfg and makes it the file in force; if that can't
+// be done all stays as it was.
+func (d *daemon) put(ctx context.Context, cfg *config.Config, v version, c api.Change) (api.Outcome, error) {
+	start := time.Now()
+	p, w, err := d.candidate(ctx, cfg)
+	if err != nil {
+		return api.Outcome{}, err
+	}
+	if err := d.mayPut(p, c); err != nil {
+		return api.Outcome{}, &api.Error{Status: http.StatusConflict, Problem: api.Problem{Title: err.Error(), Plan: p.String()}}
+	}
+	if !p.Empty() {
+		// A caller that goes away in the middle does not stop half-way.
+		if err := d.k.Apply(context.WithoutCancel(ctx), p); err != nil {
+			d.wantTurn(0) // what the kernel undid may have met with changes meanwhile
+			return api.Outcome{}, &api.Error{Status: http.StatusInternalServerError, Problem: api.Problem{Title: err.Error() + "; the file before stays in force", Plan: p.String()}}
+		}
+	}
+	d.cfg, d.force, d.notes = cfg, d.force.put(v), nil
+	houseBefore := d.world.house
+	d.world = w
+	d.machine.Configure(start, failoverConfig(cfg))
+	d.turned(start, p, nil)
+	d.wantTurn(settleFor) // what appeared with this turn: ports that moved, addresses of the kernel's
+	d.log.Info("another file is in force", "file", v.From, "by", v.By, "steps", len(p.Steps))
+	err = d.keep(forceFile, d.force)
+	if !maps.Equal(houseBefore.Index, w.house.Index) || houseBefore.ULA != w.house.ULA {
+		err = errors.Join(err, d.keep(houseFile, w.house))
+	}
+	if err != nil {
+		return api.Outcome{}, fmt.Errorf("the file is in force, but will not survive a restart: %w", err)
+	}
+	return outcome(p, true)
+}
+
+// mayPut says what stands against carrying out p.
+func (d *daemon) mayPut(p plan.Plan, c api.Change) error {
+	return refusal(p)
+}
+
+// outcome is p as the API tells it.
+func outcome(p plan.Plan, applied bool) (api.Outcome, error) {
+	b, err := json.Marshal(p)
+	if err != nil {
+		return api.Outcome{}, fmt.Errorf("write the plan as JSON: %w", err)
+	}
+	return api.Outcome{Plan: b, Text: p.String(), Empty: p.Empty(), Applied: applied}, nil
+}
+
+// InForce returns the files in force.
+func (d *daemon) InForce() []api.Source {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.inForce
+}
+
+// Down takes everything apart and ends the daemon.
+func (d *daemon) Down(ctx context.Context) error {
+	_, err := call(ctx, d, func() (struct{}, error) {
+		d.log.Info("weir is told to give the machine back")
+		if err := down(context.WithoutCancel(ctx), d.o, d.k); err != nil {
+			d.wantTurn(0)
+			return struct{}{}, err
+		}
+		d.ended = true
+		return struct{}{}, nil
+	})
+	return err
+}
+
+// Leases lists what the LANs' clients hold.
+func (d *daemon) Leases() []api.Lease { return []api.Lease{} }
+
+// Refused tells what was refused.
+func (d *daemon) Refused(context.Context, bool, func(api.Refused) error) error { return nil }

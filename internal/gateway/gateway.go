@@ -1,0 +1,147 @@
+// Package gateway is the running weir: the loop that keeps the kernel as the file
+// wants it, and the life of the services.
+//
+//	            lease, verdict, carrier, router advertisement, new file, somebody's meddling
+//	                                     |
+//	world --state--> desired.Build --> plan.Diff <-- kernel.Read
+//	                                     |
+//	                                kernel.Apply, and the services' configuration
+//
+// One goroutine, the loop, owns all that is known; everybody else posts it a
+// function to run. After those that wait have run, one turn takes in all of
+// them. A turn that fails leaves the kernel as it was, is told in the status,
+// and is tried again.
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"weir/internal/api"
+	"weir/internal/config"
+	"weir/internal/kernel"
+)
+
+// Options is what a gateway is started with. Log is required.
+type Options struct {
+	From       string        // the path of the file, as the user wrote it
+	Files      []config.File // its text
+	StateDir   string        // what is kept for good
+	RuntimeDir string        // what is kept until the machine goes down
+	Version    string        // for the status
+	Session    string        // the caller's ssh session, as SSH_CONNECTION has it; "" is none
+	CutMeOff   bool          // cut it if the file wants it
+	Log        *slog.Logger
+}
+
+// Run is the gateway until ctx ends, which leaves the kernel forwarding as it is,
+// or until it is told to take everything down. The error is an *api.Error with
+// diagnostics if the file is wrong and nothing else is known to put in force.
+func Run(ctx context.Context, o Options) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	d, err := open(ctx, o)
+	if err != nil {
+		return err
+	}
+	defer d.close()
+	l, err := api.Listen(o.RuntimeDir, d.cfg.API.Group, o.Log)
+	if err != nil {
+		return err
+	}
+	srv := &http.Server{
+		Handler:     api.Handler(d),
+		BaseContext: func(net.Listener) context.Context { return ctx },
+		ErrorLog:    slog.NewLogLogger(o.Log.Handler(), slog.LevelWarn),
+	}
+	served := make(chan error, 1)
+	go func() { served <- srv.Serve(l) }()
+	err = d.loop(ctx)
+	// Answers under way are still given; watchers end with ctx.
+	cancel()
+	end, stop := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+	defer stop()
+	if serr := srv.Shutdown(end); serr != nil {
+		_ = srv.Close()
+	}
+	if serr := <-served; !errors.Is(serr, http.ErrServerClosed) {
+		err = errors.Join(err, fmt.Errorf("serve the API: %w", serr))
+	}
+	_ = os.Remove(filepath.Join(o.RuntimeDir, api.SocketName)) // a dead one does no harm
+	return err
+}
+
+// open reads what is stored, decides which file is in force, and opens the kernel.
+func open(ctx context.Context, o Options) (*daemon, error) {
+	if err := os.MkdirAll(o.StateDir, 0o700); err != nil {
+		return nil, fmt.Errorf("make the state directory: %w; --state-dir names another", err)
+	}
+	d := newDaemon(o)
+	d.restore()
+	if err := d.chooseFile(); err != nil {
+		return nil, err
+	}
+	k, err := kernel.Open(kernel.Options{StateDir: o.StateDir, RuntimeDir: o.RuntimeDir, Log: o.Log})
+	if err != nil {
+		return nil, err
+	}
+	d.k = k
+	d.world.machine = k.Machine()
+	return d, nil
+}
+
+// restore reads what is stored. What can't be read is lost, and the house goes
+// on without.
+func (d *daemon) restore() {
+	for path, v := range map[string]any{houseFile: &d.world.house, forceFile: &d.force} {
+		if err := kept(filepath.Join(d.o.StateDir, path), v); err != nil {
+			d.log.Error("something stored is lost, going on without", "err", err)
+		}
+	}
+}
+
+// What is kept in the state directory.
+const (
+	resolvFile = "resolv.json" // what /etc/resolv.conf was
+	houseFile  = "house.json"
+	forceFile  = "file.json"
+)
+
+// chooseFile puts the right file in force for a start: see force.
+func (d *daemon) chooseFile() error {
+	run := version{From: d.o.From, By: "run", Since: d.started, Files: sources(d.o.Files)}
+	next, why := d.force.start(run)
+	cfg, diags := config.Parse(files(next.Current.Files)...)
+	if diags.HasErrors() {
+		text := diags.Format(files(next.Current.Files))
+		var old *config.Config
+		if len(d.force.Current.Files) > 0 {
+			old, _ = config.Parse(files(d.force.Current.Files)...)
+		}
+		if old == nil {
+			return &api.Error{Status: http.StatusUnprocessableEntity, Problem: api.Problem{Title: "the file is wrong", Diagnostics: text}}
+		}
+		// A slip in the file, found at a reboot, must not cost the house its
+		// network: what worked yesterday goes on.
+		d.log.Error("the file is wrong: what was in force before stays", "file", d.o.From, "in_force", d.force.Current.From, "since", d.force.Current.Since, "mistakes", text)
+		d.notes = append(d.notes, "at the start "+d.o.From+" was wrong (`weir check` says how): what was in force before stays")
+		d.cfg = old
+		return nil
+	}
+	if why != "" {
+		d.log.Info("which file is in force", "file", next.Current.From, "by", next.Current.By, "why", why)
+	}
+	d.cfg, d.force = cfg, next
+	return d.keep(forceFile, d.force)
+}
+
+func (d *daemon) keep(name string, v any) error {
+	return keep(filepath.Join(d.o.StateDir, name), v)
+}

@@ -1,0 +1,129 @@
+package gateway
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// resolvConf is the machine's resolver file.
+const resolvConf = "/etc/resolv.conf"
+
+// resolvMark is the first line of a resolv.conf of ours.
+const resolvMark = "# weir's resolver; `weir down` puts back what was here before\n"
+
+// resolvText is the machine's own resolv.conf(5) while weir runs.
+func resolvText(server netip.Addr, domain string) string {
+	return resolvMark + "nameserver " + server.String() + "\nsearch " + domain + "\n"
+}
+
+// found is what stood at the resolver file's path before weir.
+type found struct {
+	Link string `json:"link,omitempty"` // a symbolic link's target
+	Text string `json:"text,omitempty"` // a file's content
+	None bool   `json:"none,omitempty"` // nothing was there
+}
+
+// resolver is the machine's resolv.conf: taken while weir runs, given back by
+// `weir down`. It is often a symbolic link into another manager's runtime
+// directory, which is then replaced and not written through: the manager
+// may go on rewriting its own file.
+type resolver struct {
+	path string // /etc/resolv.conf
+}
+
+// look says what is there now, and whether it is ours already.
+func (r resolver) look() (f found, ours bool, err error) {
+	if target, err := os.Readlink(r.path); err == nil {
+		return found{Link: target}, false, nil
+	}
+	text, err := os.ReadFile(r.path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return found{None: true}, false, nil
+	case err != nil:
+		return found{}, false, fmt.Errorf("read the machine's resolver file: %w", err)
+	}
+	return found{Text: string(text)}, strings.HasPrefix(string(text), resolvMark), nil
+}
+
+// take writes text, and says first (to keep) what it is about to replace. It does
+// nothing when text is there already; keep is not called when the file is ours.
+func (r resolver) take(text string, keep func(found) error) error {
+	f, ours, err := r.look()
+	if err != nil {
+		return err
+	}
+	if ours && f.Text == text {
+		return nil
+	}
+	if !ours {
+		if err := keep(f); err != nil {
+			return fmt.Errorf("keep what %s was before: %w", r.path, err)
+		}
+	}
+	return r.write(text)
+}
+
+// give puts f back, unless somebody has replaced ours meanwhile.
+func (r resolver) give(f found) error {
+	_, ours, err := r.look()
+	if err != nil || !ours {
+		return err
+	}
+	switch {
+	case f.None:
+		err = os.Remove(r.path)
+	case f.Link != "":
+		tmp := r.path + ".weir"
+		if err := os.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("put %s back: %w", r.path, err)
+		}
+		if err = os.Symlink(f.Link, tmp); err == nil {
+			err = os.Rename(tmp, r.path)
+		}
+	default:
+		return r.write(f.Text)
+	}
+	if err != nil {
+		return fmt.Errorf("put %s back: %w", r.path, err)
+	}
+	return nil
+}
+
+// write replaces the file by rename, so that no reader sees half of one. Where it
+// is a mount point of its own (containers do that) the text goes into it.
+func (r resolver) write(text string) error {
+	tmp := filepath.Join(filepath.Dir(r.path), "."+filepath.Base(r.path)+".weir")
+	err := os.WriteFile(tmp, []byte(text), 0o644)
+	if err == nil {
+		if err = os.Rename(tmp, r.path); err == nil {
+			return nil
+		}
+		_ = os.Remove(tmp) // the error that counts is the rename's
+	}
+	if _, lerr := os.Readlink(r.path); lerr != nil { // never through a link into another's file
+		if werr := os.WriteFile(r.path, []byte(text), 0o644); werr == nil {
+			return nil
+		}
+	}
+	return fmt.Errorf("write the machine's resolver file: %w", err)
+}
+
+// sharesNames says whether the resolver file is that of programs which are not
+// in this network: the network namespace is not the machine's first while the
+// file system still is. Then it is not ours to write.
+func sharesNames() bool {
+	same := func(ns string) (bool, bool) {
+		one, err1 := os.Readlink("/proc/1/ns/" + ns)
+		own, err2 := os.Readlink("/proc/self/ns/" + ns)
+		return one == own, err1 == nil && err2 == nil
+	}
+	net, ok1 := same("net")
+	mnt, ok2 := same("mnt")
+	return ok1 && ok2 && !net && mnt
+}

@@ -1,0 +1,179 @@
+package gateway
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"weir/internal/api"
+	"weir/internal/config"
+	"weir/internal/desired"
+	"weir/internal/failover"
+	"weir/internal/state"
+)
+
+// publish gives the API what there is to show, if it is anything new.
+func (d *daemon) publish() {
+	s := status(d.cfg, d.world, d.machine.Status())
+	s.Version, s.Started = d.o.Version, d.started
+	s.File = api.File{From: d.force.Current.From, By: d.force.Current.By, Since: d.force.Current.Since}
+	for _, f := range d.force.Current.Files {
+		s.File.Names = append(s.File.Names, f.Name)
+	}
+	s.Turn = d.turns
+	s.Notes = append(slices.Clone(d.notes), s.Notes...)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.shown, d.inForce = s, d.force.Current.Files
+	close(d.changed)
+	d.changed = make(chan struct{})
+}
+
+// Status returns what publish gave last.
+func (d *daemon) Status() api.Status {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.shown
+}
+
+// Changed returns a channel that is closed by the next publish.
+func (d *daemon) Changed() <-chan struct{} {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.changed
+}
+
+// status is the part of the status that the file, the world and the verdicts make.
+func status(c *config.Config, w world, v failover.Status) api.Status {
+	st := w.state(c)
+	s := api.Status{Gateway: c.Gateway.Name, WANs: []api.WAN{}, LANs: []api.LAN{}, Forwards: []api.Forward{}, Services: []api.Service{}}
+	for _, cw := range c.WANs {
+		s.WANs = append(s.WANs, statusWAN(cw, w.wans[cw.Name], st, v))
+	}
+	s.IPv4 = api.Use{WAN: v.Use4.WAN, Why: v.Use4.Why, Since: v.Use4.Since}
+	s.IPv6 = api.Use{WAN: v.Use6.WAN, Why: v.Use6.Why, Since: v.Use6.Since}
+	for _, l := range c.LANs {
+		s.LANs = append(s.LANs, api.LAN{Name: l.Name, Interface: l.Interface, Present: w.lans[l.Name], Addresses: texts(lanAddresses(c, l, st))})
+	}
+	for _, f := range c.Forwards {
+		s.Forwards = append(s.Forwards, statusForward(f, st, w))
+	}
+	return s
+}
+
+func statusWAN(c config.WAN, k wan, st state.State, v failover.Status) api.WAN {
+	known := st.WANs[c.Name]
+	a := api.WAN{
+		Name: c.Name, Interface: c.Interface, Namespace: desired.NSPrefix + c.Name, Cable: c.Name,
+		Mark: st.Index[c.Name], Present: k.present, Carrier: k.carrier, MTU: known.MTU,
+		IPv4: statusLine(known.V4, v, failover.LineID{WAN: c.Name, Family: failover.IPv4}),
+		IPv6: statusLine(known.V6, v, failover.LineID{WAN: c.Name, Family: failover.IPv6}),
+	}
+	a.IPv4.Method, a.IPv6.Method = string(c.IPv4.Method), string(c.IPv6.Method)
+	a.IPv4.Used, a.IPv6.Used = v.Use4.WAN == c.Name, v.Use6.WAN == c.Name
+	if ok, why := complete4(c, k); !ok {
+		a.IPv4.Why = why
+	}
+	if ok, why := complete6(c, k); !ok {
+		a.IPv6.Why = why
+	}
+	for _, l := range []*api.Line{&a.IPv4, &a.IPv6} {
+		if l.Method == string(config.MethodNone) {
+			*l = api.Line{Method: l.Method, Verdict: api.VerdictOff}
+		}
+	}
+	return a
+}
+
+// statusLine tells of a line what the machine says of it.
+func statusLine(l state.Line, v failover.Status, id failover.LineID) api.Line {
+	a := api.Line{Addresses: texts(l.Addr), DNS: texts(l.DNS), Verdict: api.VerdictAbsent}
+	for _, r := range l.Routes {
+		if r.Dst.Bits() == 0 && r.Gateway.IsValid() {
+			a.Gateway = r.Gateway.String()
+		}
+	}
+	i := slices.IndexFunc(v.Lines, func(l failover.Line) bool { return l.LineID == id })
+	if i < 0 {
+		return a
+	}
+	j := v.Lines[i]
+	a.Verdict, a.Why, a.Since = j.Verdict.String(), j.Why, j.Since
+	if j.Probes > 0 {
+		a.LossPct = &j.Loss
+	}
+	if j.RTT > 0 {
+		ms := float64(j.RTT.Microseconds()) / 1000
+		a.LatencyMS = &ms
+	}
+	return a
+}
+
+// statusForward says where a forward answers: at each address of each of its
+// lines, in the families that it has a target in.
+func statusForward(f config.Forward, st state.State, w world) api.Forward {
+	a := api.Forward{Name: f.Name, Protocol: protocols(f.Protocol), Port: ports(f.Port), To: []string{}, Answers: []string{}}
+	for i, to := range []netip.Addr{f.To4, f.To6} {
+		if !to.IsValid() {
+			continue
+		}
+		a.To = append(a.To, to.String())
+		for _, name := range f.On {
+			l := st.WANs[name].V4
+			if i == 1 {
+				l = st.WANs[name].V6
+			}
+			if !w.wans[name].present || !w.wans[name].carrier {
+				continue
+			}
+			for _, p := range l.Addr {
+				a.Answers = append(a.Answers, fmt.Sprintf("%v by %s", p.Addr(), name))
+			}
+		}
+	}
+	return a
+}
+
+func protocols(ps []config.Protocol) []string {
+	out := make([]string, len(ps))
+	for i, p := range ps {
+		switch p {
+		case config.TCP:
+			out[i] = "tcp"
+		case config.UDP:
+			out[i] = "udp"
+		case config.ICMP:
+			out[i] = "icmp"
+		default:
+			out[i] = fmt.Sprint(uint8(p))
+		}
+	}
+	return out
+}
+
+func ports(rs []config.PortRange) []string {
+	out := make([]string, len(rs))
+	for i, r := range rs {
+		if out[i] = fmt.Sprint(r.From); r.To != r.From {
+			out[i] = fmt.Sprintf("%d-%d", r.From, r.To)
+		}
+	}
+	return out
+}
+
+func texts[T fmt.Stringer](vs []T) []string {
+	out := make([]string, len(vs))
+	for i, v := range vs {
+		out[i] = v.String()
+	}
+	return out
+}
+
+// lanAddresses are the gateway's addresses on a LAN.
+func lanAddresses(c *config.Config, l config.LAN, st state.State) []netip.Prefix {
+	var out []netip.Prefix
+	if l.Address4.IsValid() {
+		out = append(out, l.Address4)
+	}
+	return append(out, c.Address6(l.Name, st.ULA)...)
+}

@@ -1,0 +1,112 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"weir/internal/config"
+	"weir/internal/desired"
+	"weir/internal/failover"
+	"weir/internal/plan"
+)
+
+// turn makes the kernel as the file wants it, and says what came of it.
+func (d *daemon) turn(ctx context.Context) {
+	start := time.Now()
+	p, err := d.plan(ctx)
+	if err == nil {
+		if err = refusal(p); err == nil && !p.Empty() {
+			err = d.k.Apply(ctx, p)
+		}
+	}
+	d.turned(start, p, err)
+}
+
+// plan says what is to be changed in the kernel as it is now, and takes in what
+// it holds of the kernel's own making.
+func (d *daemon) plan(ctx context.Context) (plan.Plan, error) {
+	// What is read depends on what is wanted, and that in turn on addresses that
+	// the kernel makes itself.
+	want := desired.Build(d.cfg, d.world.state(d.cfg))
+	actual, err := d.k.Read(ctx, want)
+	if err != nil {
+		return plan.Plan{}, err
+	}
+	now := time.Now()
+	if !d.adopted {
+		d.adopted = true
+		d.machine.Adopt(now, adoption(d.cfg, d.world.house.Index, actual))
+	}
+	d.world = d.world.observe(d.cfg, want, actual)
+	for name, k := range d.world.wans {
+		d.machine.Carrier(now, name, k.carrier, 0)
+	}
+	d.judge(now)
+	d.dirty = time.Time{} // what judging wants is in this turn
+	return plan.Diff(actual, desired.Build(d.cfg, d.world.state(d.cfg))), nil
+}
+
+// foresee plans c as if it were in force, and returns the world as it would then
+// be. Nothing is changed, d neither.
+func (d *daemon) foresee(ctx context.Context, c *config.Config, w world) (plan.Plan, world, error) {
+	want := desired.Build(c, w.state(c))
+	actual, err := d.k.Read(ctx, want)
+	if err != nil {
+		return plan.Plan{}, w, err
+	}
+	s := d.machine.Status()
+	if !d.adopted { // no daemon runs: what the kernel has in force stays
+		a := adoption(c, w.house.Index, actual)
+		s.Use4.WAN, s.Use6.WAN = a.Use4, a.Use6
+		for i, l := range s.Lines {
+			if slices.Contains(a.Down, l.LineID) {
+				s.Lines[i].Verdict = failover.Down
+			}
+		}
+	}
+	w = w.observe(c, want, actual).foresee(c, s)
+	return plan.Diff(actual, desired.Build(c, w.state(c))), w, nil
+}
+
+// refusal is the error of a plan that can't be carried out here.
+func refusal(p plan.Plan) error {
+	if len(p.Refused) == 0 {
+		return nil
+	}
+	return fmt.Errorf("this machine can't do what the file wants: %s", strings.Join(p.Refused, "; "))
+}
+
+// turned books a turn.
+func (d *daemon) turned(start time.Time, p plan.Plan, err error) {
+	took := time.Since(start)
+	d.turns.At, d.turns.TookMS = start, float64(took.Microseconds())/1000
+	d.turns.Count++
+	if err != nil {
+		if d.retry = min(max(2*d.retry, firstRetry), maxRetry); d.turns.Error != err.Error() {
+			d.log.Error("the kernel is not as the file wants it", "err", err, "again_in", d.retry)
+		}
+		d.turns.Error, d.turns.Failed = err.Error(), d.turns.Failed+1
+		d.turns.Retry = time.Now().Add(d.retry)
+		d.wantTurn(d.retry)
+		return
+	}
+	if d.turns.Failed > 0 {
+		d.log.Info("the kernel is as the file wants it again", "after", d.turns.Failed)
+	}
+	d.retry = 0
+	d.turns.Error, d.turns.Failed, d.turns.Retry = "", 0, time.Time{}
+	if !p.Empty() {
+		d.log.Info("kernel changed", "steps", len(p.Steps), "took", took.Round(10*time.Microsecond))
+		for _, s := range p.Steps {
+			d.log.Debug("step", "op", s.Op, "ns", s.NS, "object", s.Object, "name", s.Name, "old", s.Old, "new", s.New, "why", s.Why, "drift", s.Drift)
+		}
+	}
+	if !d.ready {
+		d.ready = true
+		d.log.Info("the kernel forwards", "took", time.Since(d.started).Round(time.Millisecond))
+		d.tell("READY=1")
+	}
+}

@@ -1,0 +1,198 @@
+package gateway
+
+import (
+	"net/netip"
+	"slices"
+
+	"weir/internal/config"
+	"weir/internal/desired"
+	"weir/internal/plan"
+	"weir/internal/state"
+)
+
+var (
+	default4 = netip.PrefixFrom(netip.IPv4Unspecified(), 0)
+	default6 = netip.PrefixFrom(netip.IPv6Unspecified(), 0)
+)
+
+// world is what the gateway knows beside the file. The loop gathers it; state
+// turns it into what desired.Build wants.
+type world struct {
+	house      house
+	machine    state.Machine
+	wans       map[string]wan
+	lans       map[string]bool // whether a port of it is there
+	use4, use6 string
+}
+
+// wan is what is known of a WAN.
+type wan struct {
+	present  bool // its port is there
+	carrier  bool
+	lease    *state.Lease4  // nil: none
+	slaac    []netip.Prefix // what the kernel made of router advertisements
+	router6  bool           // the kernel has a default route from one
+	up4, up6 bool           // the verdict: new connections may use it
+}
+
+// state is w as desired.Build wants it, for the WANs of c.
+func (w world) state(c *config.Config) state.State {
+	s := state.State{
+		ULA:     w.house.ULA,
+		Index:   w.house.Index,
+		WANs:    make(map[string]state.WAN, len(c.WANs)),
+		Use4:    w.use4,
+		Use6:    w.use6,
+		Machine: w.machine,
+	}
+	for _, cw := range c.WANs {
+		k := w.wans[cw.Name]
+		v := state.WAN{V4: line4(cw, k), V6: line6(cw, k)}
+		v.V4.Up, v.V6.Up = k.up4, k.up6
+		if k.lease != nil {
+			v.MTU = k.lease.MTU
+		}
+		s.WANs[cw.Name] = v
+	}
+	return s
+}
+
+// line4 is the IPv4 of a WAN, from the file or the lease, without the verdict.
+func line4(c config.WAN, k wan) state.Line {
+	switch {
+	case c.IPv4.Method == config.MethodStatic && !c.IPv4.Gateway.IsValid():
+		return state.Line{Addr: c.IPv4.Address}
+	case c.IPv4.Method == config.MethodStatic:
+		return state.Line{Addr: c.IPv4.Address, Routes: []state.Route{{Dst: default4, Gateway: c.IPv4.Gateway}}}
+	case c.IPv4.Method == config.MethodDHCP && k.lease != nil:
+		return state.Line{Addr: []netip.Prefix{k.lease.Addr}, Routes: k.lease.Routes, DNS: k.lease.DNS}
+	}
+	return state.Line{}
+}
+
+// line6 is the IPv6 of a WAN, from the file or the kernel, without the verdict.
+func line6(c config.WAN, k wan) state.Line {
+	switch c.IPv6.Method {
+	case config.MethodStatic:
+		return state.Line{Addr: c.IPv6.Address, Routes: []state.Route{{Dst: default6, Gateway: c.IPv6.Gateway}}}
+	case config.MethodAuto, config.MethodSLAAC:
+		return state.Line{Addr: k.slaac}
+	}
+	return state.Line{}
+}
+
+// complete4 and complete6 say whether a WAN has what a line of that family
+// needs: the port, an address and a default route. why is what it lacks.
+func complete4(c config.WAN, k wan) (ok bool, why string) {
+	l := line4(c, k)
+	switch {
+	case c.IPv4.Method == config.MethodNone:
+		return false, "the file wants no IPv4 here"
+	case !k.present:
+		return false, c.Interface + " isn't there yet"
+	case len(l.Addr) == 0:
+		return false, "no lease yet"
+	case !slices.ContainsFunc(l.Routes, func(r state.Route) bool { return r.Dst.Bits() == 0 }):
+		return false, "the lease has no default route"
+	}
+	return true, ""
+}
+
+func complete6(c config.WAN, k wan) (ok bool, why string) {
+	l := line6(c, k)
+	switch {
+	case c.IPv6.Method == config.MethodNone:
+		return false, "the file wants no IPv6 here"
+	case !k.present:
+		return false, c.Interface + " isn't there yet"
+	case len(l.Addr) == 0:
+		return false, "no router advertisement with a prefix yet"
+	case c.IPv6.Method != config.MethodStatic && !k.router6:
+		return false, "no router offers itself as the default"
+	}
+	return true, ""
+}
+
+// observe is w with what the kernel holds: which ports are there, and what it
+// made of router advertisements. The rest of w stays.
+func (w world) observe(c *config.Config, d desired.Desired, a plan.Actual) world {
+	wans := make(map[string]wan, len(c.WANs))
+	for _, cw := range c.WANs {
+		k := w.wans[cw.Name]
+		name := wanLink(d, cw.Name)
+		ns := actualNamespace(a, desired.NSPrefix+cw.Name)
+		here := hasLink(ns, name)
+		// A port that has not been moved to its namespace yet is there as well; a
+		// VLAN is there where its port is.
+		k.present = name != "" && (here || hasLink(actualNamespace(a, ""), cw.Interface))
+		// A port that is down can't tell; it is taken to have a carrier until it does.
+		k.carrier = k.present && (!here || carrier(ns, name))
+		k.slaac, k.router6 = nil, false
+		if here {
+			k.slaac, k.router6 = advertised(ns, name)
+		}
+		wans[cw.Name] = k
+	}
+	w.wans = wans
+	w.lans = make(map[string]bool, len(c.LANs))
+	for _, l := range c.LANs {
+		for _, port := range l.Interface {
+			w.lans[l.Name] = w.lans[l.Name] || hasLink(actualNamespace(a, ""), port)
+		}
+	}
+	return w
+}
+
+// carrier is false for a link that is up and has none.
+func carrier(ns *plan.Namespace, name string) bool {
+	i := slices.IndexFunc(ns.Links, func(l plan.Link) bool { return l.Name == name })
+	return !ns.Links[i].Up || ns.Links[i].Carrier
+}
+
+// advertised is what the kernel made of router advertisements on a link: usable
+// addresses in order, and whether there is a default route.
+func advertised(ns *plan.Namespace, link string) (addrs []netip.Prefix, router bool) {
+	for _, a := range ns.Addrs {
+		ip := a.Prefix.Addr()
+		if a.Link == link && a.Kernel && !a.Tentative && !a.DADFailed && ip.Is6() && ip.IsGlobalUnicast() {
+			addrs = append(addrs, a.Prefix)
+		}
+	}
+	for _, r := range ns.Routes {
+		router = router || r.Link == link && r.Proto == protoRA && r.Dst == default6
+	}
+	slices.SortFunc(addrs, func(a, b netip.Prefix) int { return a.Compare(b) })
+	return addrs, router
+}
+
+func hasLink(ns *plan.Namespace, name string) bool {
+	return ns != nil && slices.ContainsFunc(ns.Links, func(l plan.Link) bool { return l.Name == name })
+}
+
+// protoRA is RTPROT_RA (rtnetlink(7)): what the kernel made of a router advertisement.
+const protoRA = 9
+
+func actualNamespace(a plan.Actual, name string) *plan.Namespace {
+	for i := range a.Namespaces {
+		if a.Namespaces[i].Name == name {
+			return &a.Namespaces[i]
+		}
+	}
+	return nil
+}
+
+// wanLink is the name of the link in a WAN's namespace that goes to the ISP, ""
+// if Build has none.
+func wanLink(d desired.Desired, name string) string {
+	for _, ns := range d.Namespaces {
+		if ns.WAN != name {
+			continue
+		}
+		for _, l := range ns.Links {
+			if l.Kind == desired.Port || l.Kind == desired.VLAN {
+				return l.Name
+			}
+		}
+	}
+	return ""
+}

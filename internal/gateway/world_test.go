@@ -1,0 +1,182 @@
+package gateway
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"weir/internal/config"
+	"weir/internal/desired"
+	"weir/internal/plan"
+	"weir/internal/state"
+)
+
+// twoLines is a house with a static line and one that gets its addresses.
+const twoLines = `
+wan "fiber" {
+  interface = "eth1"
+  ipv4 {
+    address = "198.51.100.10/24"
+    gateway = "198.51.100.1"
+  }
+  ipv6 {
+    address = "2001:db8:1::10/64"
+    gateway = "fe80::1"
+  }
+}
+wan "lte" { interface = "eth2" }
+lan "home" {
+  interface = "eth0"
+  address   = ["172.31.0.1/24", "fd00::1/64"]
+  host "nas" {
+    mac     = "02:00:00:00:00:23"
+    address = ["172.31.0.23", "fd00::23"]
+  }
+}
+forward "web" {
+  port = [80, "8000-8009"]
+  to   = host.nas
+}
+`
+
+func mustParse(t *testing.T, text string) *config.Config {
+	t.Helper()
+	files := []config.File{{Name: "test.hcl", Src: []byte(text)}}
+	c, diags := config.Parse(files...)
+	if diags.HasErrors() {
+		t.Fatal(diags.Format(files))
+	}
+	return c
+}
+
+func prefixes(s ...string) []netip.Prefix {
+	out := make([]netip.Prefix, len(s))
+	for i, p := range s {
+		out[i] = netip.MustParsePrefix(p)
+	}
+	return out
+}
+
+var addrs = cmp.Options{cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{})}
+
+var lteLease = state.Lease4{
+	Addr:   netip.MustParsePrefix("203.0.113.10/24"),
+	Routes: []state.Route{{Dst: default4, Gateway: netip.MustParseAddr("203.0.113.1")}},
+	DNS:    []netip.Addr{netip.MustParseAddr("203.0.113.53")},
+	MTU:    1428,
+}
+
+func TestStateOfAHouse(t *testing.T) {
+	c := mustParse(t, twoLines)
+	w := world{
+		house: house{ULA: netip.MustParsePrefix("fd12:3456:789a::/48"), Index: map[string]uint8{"fiber": 1, "lte": 2}},
+		wans: map[string]wan{
+			"fiber": {present: true, up4: true},
+			"lte":   {present: true, lease: &lteLease, slaac: prefixes("2001:db8:2::5/64"), router6: true, up6: true},
+		},
+		use4: "fiber", use6: "lte",
+	}
+	want := state.State{
+		ULA: w.house.ULA, Index: w.house.Index, Use4: "fiber", Use6: "lte",
+		WANs: map[string]state.WAN{
+			"fiber": {
+				V4: state.Line{Addr: prefixes("198.51.100.10/24"), Routes: []state.Route{{Dst: default4, Gateway: netip.MustParseAddr("198.51.100.1")}}, Up: true},
+				V6: state.Line{Addr: prefixes("2001:db8:1::10/64"), Routes: []state.Route{{Dst: default6, Gateway: netip.MustParseAddr("fe80::1")}}},
+			},
+			"lte": {
+				V4:  state.Line{Addr: prefixes("203.0.113.10/24"), Routes: lteLease.Routes, DNS: lteLease.DNS},
+				V6:  state.Line{Addr: prefixes("2001:db8:2::5/64"), Up: true},
+				MTU: 1428,
+			},
+		},
+	}
+	if d := cmp.Diff(want, w.state(c), addrs); d != "" {
+		t.Error(d)
+	}
+}
+
+func TestWhatALineLacks(t *testing.T) {
+	c := mustParse(t, twoLines)
+	fiber, lte := *c.WAN("fiber"), *c.WAN("lte")
+	noRoute := lteLease
+	noRoute.Routes = []state.Route{{Dst: netip.MustParsePrefix("10.0.0.0/8")}}
+	v4only := lte
+	v4only.IPv6.Method = config.MethodNone
+	for _, tt := range []struct {
+		name       string
+		c          config.WAN
+		k          wan
+		why4, why6 string
+	}{
+		{"a static line without its port", fiber, wan{}, "eth1 isn't there yet", "eth1 isn't there yet"},
+		{"a static line with it", fiber, wan{present: true}, "", ""},
+		{"no lease, no advertisement", lte, wan{present: true}, "no lease yet", "no router advertisement with a prefix yet"},
+		{"a lease, and a prefix without a router", lte, wan{present: true, lease: &lteLease, slaac: prefixes("2001:db8::1/64")}, "", "no router offers itself as the default"},
+		{"a lease without a default route", lte, wan{present: true, lease: &noRoute, slaac: prefixes("2001:db8::1/64"), router6: true}, "the lease has no default route", ""},
+		{"a family that the file does not want", v4only, wan{present: true, lease: &lteLease, slaac: prefixes("2001:db8::1/64"), router6: true}, "", "the file wants no IPv6 here"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			ok4, why4 := complete4(tt.c, tt.k)
+			ok6, why6 := complete6(tt.c, tt.k)
+			if why4 != tt.why4 || why6 != tt.why6 {
+				t.Errorf("lacks %q and %q, want %q and %q", why4, why6, tt.why4, tt.why6)
+			}
+			if ok4 != (tt.why4 == "") || ok6 != (tt.why6 == "") {
+				t.Errorf("complete: %v, %v", ok4, ok6)
+			}
+		})
+	}
+}
+
+func TestObserve(t *testing.T) {
+	c := mustParse(t, twoLines)
+	d := desired.Build(c, state.State{})
+	addr := func(link, p string, kernel, tentative bool) plan.Addr {
+		return plan.Addr{Addr: desired.Addr{Link: link, Prefix: netip.MustParsePrefix(p)}, Kernel: kernel, Tentative: tentative}
+	}
+	route := func(link string, proto int) plan.Route {
+		return plan.Route{Route: desired.Route{Dst: default6, Link: link}, Proto: proto}
+	}
+	a := plan.Actual{Namespaces: []plan.Namespace{
+		{Name: "", Links: []plan.Link{{Name: "eth0"}, {Name: "eth1"}}},
+		{
+			Name:  "wan-lte",
+			Links: []plan.Link{{Name: "lan"}, {Name: "eth2", Up: true, Carrier: true}},
+			Addrs: []plan.Addr{
+				addr("eth2", "2001:db8:2::9/64", true, false),
+				addr("eth2", "2001:db8:2::5/64", true, false),
+				addr("eth2", "2001:db8:2::7/64", true, true),   // still being checked
+				addr("eth2", "fe80::5/64", true, false),        // no use beyond the link
+				addr("eth2", "2001:db8:9::1/64", false, false), // somebody's
+				addr("lan", "2001:db8:7::1/64", true, false),
+			},
+			Routes: []plan.Route{route("lan", protoRA), route("eth2", protoRA)},
+		},
+	}}
+	old := world{wans: map[string]wan{"lte": {lease: &lteLease, up4: true, carrier: true, slaac: prefixes("2001:db8:77::1/64")}, "gone": {}}}
+	got := old.observe(c, d, a).wans
+	want := map[string]wan{
+		"fiber": {present: true, carrier: true}, // not moved to its namespace yet
+		"lte":   {present: true, lease: &lteLease, up4: true, carrier: true, slaac: prefixes("2001:db8:2::5/64", "2001:db8:2::9/64"), router6: true},
+	}
+	if d := cmp.Diff(want, got, cmp.AllowUnexported(wan{}), addrs); d != "" {
+		t.Error(d)
+	}
+	if len(old.wans) != 2 || !old.wans["lte"].carrier {
+		t.Error("the world before was changed")
+	}
+	if d := cmp.Diff(map[string]bool{"home": true}, old.observe(c, d, a).lans); d != "" {
+		t.Error(d)
+	}
+	a.Namespaces[1].Links[1].Carrier = false
+	if old.observe(c, d, a).wans["lte"].carrier {
+		t.Error("a link that is up and has no carrier has one")
+	}
+	a.Namespaces = a.Namespaces[:1]
+	a.Namespaces[0].Links = nil
+	if got := old.observe(c, d, a).wans["lte"]; got.present || got.router6 || got.slaac != nil {
+		t.Errorf("with its port gone: %+v", got)
+	}
+}
