@@ -1,0 +1,247 @@
+package ra
+
+import (
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/mdlayher/ndp"
+)
+
+// Engine decides what is advertised on one LAN, and when. It has no I/O and no
+// clock: its user calls it with the time, calls Tick at Next, and sends what
+// that returns.
+type Engine struct {
+	rand *rand.Rand
+	lan  LAN
+
+	started bool
+	fast    int       // advertisements that still come in short intervals
+	next    time.Time // the next one to all
+	last    time.Time // the last one to all; zero: none
+	pending map[netip.Addr]time.Time
+
+	// What was advertised and is no more, until hosts can have forgotten it.
+	oldPrefixes []retired[netip.Prefix]
+	oldDNS      []retired[netip.Addr]
+	oldSearch   []retired[string]
+
+	others map[netip.Addr]OtherRouter
+	told   map[netip.Addr]time.Time // when the owner was told of a router
+}
+
+type retired[T comparable] struct {
+	what  T
+	until time.Time
+}
+
+// Send is a message to send.
+type Send struct {
+	To  netip.Addr // all nodes, or the host that solicited
+	Msg *ndp.RouterAdvertisement
+}
+
+// allNodes is ff02::1.
+func allNodes() netip.Addr { return netip.IPv6LinkLocalAllNodes() }
+
+// NewEngine makes the engine of a LAN that nothing is advertised on yet. r is
+// where jitter comes from.
+func NewEngine(r *rand.Rand) *Engine {
+	return &Engine{rand: r, pending: map[netip.Addr]time.Time{}, others: map[netip.Addr]OtherRouter{}, told: map[netip.Addr]time.Time{}}
+}
+
+// Configure takes over what is to be advertised. A change goes out at once, and
+// twice more soon after (RFC 4861, 6.2.4).
+func (e *Engine) Configure(now time.Time, l LAN) {
+	old := e.lan
+	e.lan = l
+	if e.started && same(old, l) {
+		return
+	}
+	if e.started {
+		e.oldPrefixes = retire(e.oldPrefixes, old.Prefixes, l.Prefixes, now.Add(validLifetime))
+		e.oldDNS = retire(e.oldDNS, old.DNS, l.DNS, now.Add(dnsLifetime))
+		e.oldSearch = retire(e.oldSearch, old.Search, l.Search, now.Add(dnsLifetime))
+	}
+	e.started = true
+	e.fast = initialCount
+	e.next = later(now, e.last.Add(urgentBetween))
+}
+
+func same(a, b LAN) bool {
+	return a.Router == b.Router && a.Link == b.Link && slices.Equal(a.Prefixes, b.Prefixes) &&
+		slices.Equal(a.DNS, b.DNS) && slices.Equal(a.Search, b.Search)
+}
+
+// retire adds to old what was advertised and is no more, and takes from it what
+// is advertised again.
+func retire[T comparable](old []retired[T], before, now []T, until time.Time) []retired[T] {
+	old = slices.DeleteFunc(old, func(r retired[T]) bool { return slices.Contains(now, r.what) })
+	for _, v := range before {
+		if !slices.Contains(now, v) {
+			old = append(old, retired[T]{v, until})
+		}
+	}
+	return old[max(0, len(old)-maxRetired):]
+}
+
+// Solicited books a host's solicitation. The answer goes to it alone, and not to
+// all whose radios it would wake (RFC 7772); to all if it has no address yet, or
+// if many ask at once.
+func (e *Engine) Solicited(now time.Time, from netip.Addr) {
+	if !e.started {
+		return
+	}
+	at := now.Add(e.jitter(0, maxDelay))
+	if _, ok := e.pending[from]; ok {
+		return
+	}
+	if from.IsLinkLocalUnicast() && len(e.pending) < maxPending {
+		e.pending[from] = at
+		return
+	}
+	if from.IsLinkLocalUnicast() {
+		clear(e.pending)
+	}
+	at = later(at, e.last.Add(minBetween))
+	if at.Before(e.next) {
+		e.next = at
+	}
+}
+
+// Next is when Tick wants to be called; ok is false before Configure.
+func (e *Engine) Next() (at time.Time, ok bool) {
+	if !e.started {
+		return time.Time{}, false
+	}
+	at = e.next
+	for _, t := range e.pending {
+		if t.Before(at) {
+			at = t
+		}
+	}
+	return at, true
+}
+
+// Tick returns what is to be sent now.
+func (e *Engine) Tick(now time.Time) []Send {
+	if !e.started {
+		return nil
+	}
+	var out []Send
+	if !now.Before(e.next) {
+		e.last = now
+		e.schedule(now)
+		clear(e.pending) // answered along
+		return []Send{{allNodes(), e.message(now, e.lan.Router)}}
+	}
+	for from, at := range e.pending {
+		if !now.Before(at) {
+			delete(e.pending, from)
+			out = append(out, Send{from, e.message(now, e.lan.Router)})
+		}
+	}
+	slices.SortFunc(out, func(a, b Send) int { return a.To.Compare(b.To) })
+	return out
+}
+
+// schedule sets the time of the next advertisement to all.
+func (e *Engine) schedule(now time.Time) {
+	if e.fast > 0 {
+		e.fast--
+	}
+	if e.fast > 0 {
+		e.next = now.Add(e.jitter(minBetween, initialInterval))
+		return
+	}
+	e.next = now.Add(e.jitter(minInterval, maxInterval))
+}
+
+// NotSent says that an advertisement to all that Tick returned could not be
+// sent. It is due again soon: that is how a LAN gets its first one as soon as
+// its link is up.
+func (e *Engine) NotSent(now time.Time) {
+	e.next = now.Add(retry)
+	e.fast = min(e.fast+1, initialCount)
+}
+
+// Last is when the last advertisement to all was due.
+func (e *Engine) Last() time.Time { return e.last }
+
+// Farewell is the advertisement that takes the gateway back (RFC 4861, 6.2.5):
+// no router, no resolver. The prefix stays: hosts of the LAN still reach each
+// other.
+func (e *Engine) Farewell(now time.Time) Send {
+	l := e.lan
+	e.oldDNS = retire(e.oldDNS, l.DNS, nil, now.Add(dnsLifetime))
+	e.oldSearch = retire(e.oldSearch, l.Search, nil, now.Add(dnsLifetime))
+	e.lan.DNS, e.lan.Search = nil, nil
+	return Send{allNodes(), e.message(now, false)}
+}
+
+// message is the advertisement as of now.
+func (e *Engine) message(now time.Time, router bool) *ndp.RouterAdvertisement {
+	ra := &ndp.RouterAdvertisement{CurrentHopLimit: hopLimit}
+	if router {
+		ra.RouterLifetime = routerLifetime
+	}
+	if mac, err := net.ParseMAC(e.lan.Link.MAC); err == nil {
+		ra.Options = append(ra.Options, &ndp.LinkLayerAddress{Direction: ndp.Source, Addr: mac})
+	}
+	if e.lan.Link.MTU >= 1280 {
+		ra.Options = append(ra.Options, ndp.NewMTU(uint32(e.lan.Link.MTU)))
+	}
+	for _, p := range e.lan.Prefixes {
+		ra.Options = append(ra.Options, prefixOption(p, preferredLifetime, validLifetime))
+	}
+	for _, r := range e.oldPrefixes {
+		if left := r.until.Sub(now); left > 0 {
+			// Deprecated: no new connections from it, the old ones may end (RFC 4862, 5.5.4).
+			ra.Options = append(ra.Options, prefixOption(r.what, 0, left.Truncate(time.Second)))
+		}
+	}
+	if len(e.lan.DNS) > 0 {
+		ra.Options = append(ra.Options, &ndp.RecursiveDNSServer{Lifetime: dnsLifetime, Servers: e.lan.DNS})
+	}
+	if old := current(e.oldDNS, now); len(old) > 0 {
+		ra.Options = append(ra.Options, &ndp.RecursiveDNSServer{Servers: old})
+	}
+	if len(e.lan.Search) > 0 {
+		ra.Options = append(ra.Options, &ndp.DNSSearchList{Lifetime: dnsLifetime, DomainNames: e.lan.Search})
+	}
+	if old := current(e.oldSearch, now); len(old) > 0 {
+		ra.Options = append(ra.Options, &ndp.DNSSearchList{DomainNames: old})
+	}
+	return ra
+}
+
+func prefixOption(p netip.Prefix, preferred, valid time.Duration) ndp.Option {
+	return &ndp.PrefixInformation{
+		Prefix: p.Masked().Addr(), PrefixLength: uint8(p.Bits()),
+		OnLink: true, AutonomousAddressConfiguration: p.Bits() == 64,
+		PreferredLifetime: preferred, ValidLifetime: valid,
+	}
+}
+
+// current returns what of old hosts may still remember.
+func current[T comparable](old []retired[T], now time.Time) (what []T) {
+	for _, r := range old {
+		if now.Before(r.until) {
+			what = append(what, r.what)
+		}
+	}
+	return what
+}
+
+func (e *Engine) jitter(from, to time.Duration) time.Duration {
+	return from + time.Duration(e.rand.Int64N(int64(to-from)))
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
