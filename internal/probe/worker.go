@@ -1,0 +1,217 @@
+package probe
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"weir/internal/worker"
+)
+
+// Worker is the prober as a child of the daemon.
+var Worker = worker.Kind{Name: "probe", Run: run}
+
+// prober is the child's life.
+type prober struct {
+	log     *slog.Logger
+	engine  *engine
+	sockets map[key]*socket
+	events  chan Event
+	broken  chan error // why a socket's reading ended, if not by closing it
+}
+
+type socket struct {
+	file *os.File
+	raw  syscall.RawConn
+	ipv6 bool
+}
+
+func run(ctx context.Context, c *worker.Conn, log *slog.Logger) error {
+	p := &prober{
+		log: log, engine: newEngine(rand.Reader), sockets: map[key]*socket{},
+		events: make(chan Event, 256), broken: make(chan error, 1),
+	}
+	told := make(chan error, 1)
+	go func() { told <- p.listen(ctx, c) }()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case err := <-told:
+			return err
+		case err := <-p.broken:
+			return err
+		case ev := <-p.events:
+			if err := c.Send(p.crowd(ev)); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// crowd is a report of ev and of what else has happened.
+func (p *prober) crowd(ev Event) Report {
+	r := Report{Events: []Event{ev}}
+	for {
+		select {
+		case ev := <-p.events:
+			r.Events = append(r.Events, ev)
+		default:
+			return r
+		}
+	}
+}
+
+func (p *prober) tell(ctx context.Context, ev Event) {
+	select {
+	case p.events <- ev:
+	case <-ctx.Done():
+	}
+}
+
+// listen does what the parent says until the connection ends.
+func (p *prober) listen(ctx context.Context, c *worker.Conn) error {
+	for {
+		var m Message
+		files, err := c.Recv(&m)
+		if err != nil {
+			return err
+		}
+		if m.Config != nil {
+			if err := p.configure(ctx, *m.Config, files); err != nil {
+				return err
+			}
+		} else if len(files) > 0 {
+			return fmt.Errorf("%d sockets came without a Config", len(files))
+		}
+		for _, o := range m.Probes {
+			p.send(ctx, o)
+		}
+	}
+}
+
+// configure takes the files; on an error the process ends, and they with it.
+func (p *prober) configure(ctx context.Context, cfg Config, files []*os.File) error {
+	if len(files) != len(cfg.Lines) {
+		return fmt.Errorf("%d sockets came for %d lines", len(files), len(cfg.Lines))
+	}
+	p.engine.configure(cfg.Lines)
+	old := p.sockets
+	p.sockets = map[key]*socket{}
+	for i, l := range cfg.Lines {
+		raw, err := files[i].SyscallConn()
+		if err != nil {
+			return fmt.Errorf("take the socket of %s: %w", l.WAN, err)
+		}
+		s := &socket{file: files[i], raw: raw, ipv6: l.IPv6}
+		p.sockets[l.key()] = s
+		go p.read(ctx, l.key(), s)
+	}
+	// The new sockets are open: no reply falls between.
+	for _, s := range old {
+		_ = s.file.Close() // nothing is lost with it
+	}
+	return nil
+}
+
+// send carries out an order. What fails is told like a loss.
+func (p *prober) send(ctx context.Context, o Order) {
+	k := key{o.WAN, o.Target.Is6()}
+	ev := Event{ID: o.ID, Kind: Sent}
+	err := p.write(k, o, &ev)
+	if err != nil {
+		ev.Kind, ev.Why = Failed, err.Error()
+		ev.At = monotonic()
+		ev.Reopen = errors.Is(err, unix.ENODEV) || errors.Is(err, unix.ENXIO)
+	}
+	p.tell(ctx, ev)
+}
+
+func (p *prober) write(k key, o Order, ev *Event) error {
+	s := p.sockets[k]
+	if s == nil {
+		return fmt.Errorf("there is no socket for %s", o.WAN)
+	}
+	ev.At = monotonic()
+	packet, err := p.engine.ask(ev.At, k, o)
+	if err != nil {
+		return err
+	}
+	var to unix.Sockaddr = &unix.SockaddrInet4{Addr: as4(o.Target)}
+	if k.ipv6 {
+		to = &unix.SockaddrInet6{Addr: o.Target.As16()}
+	}
+	var sendErr error
+	if err := s.raw.Control(func(fd uintptr) {
+		sendErr = unix.Sendto(int(fd), packet, unix.MSG_DONTWAIT, to)
+	}); err != nil {
+		return fmt.Errorf("use the socket of %s: %w", o.WAN, err)
+	}
+	if sendErr != nil {
+		return fmt.Errorf("could not send to %s: %w", o.Target, sendErr)
+	}
+	return nil
+}
+
+// as4 is a's four bytes; zeros for an address that has none.
+func as4(a netip.Addr) (b [4]byte) {
+	if a.Is4() {
+		b = a.As4()
+	}
+	return b
+}
+
+// manyErrors in a row end the child: its parent opens new sockets.
+const manyErrors = 20
+
+// read takes packets from a line's socket until it is closed.
+func (p *prober) read(ctx context.Context, k key, s *socket) {
+	packet := make([]byte, 2048) // replies are short; of an error its beginning is enough
+	oob := make([]byte, 256)
+	inARow := 0
+	for {
+		var n, oobn int
+		var from unix.Sockaddr
+		var err error
+		if done := s.raw.Read(func(fd uintptr) bool {
+			n, oobn, _, from, err = unix.Recvmsg(int(fd), packet, oob, unix.MSG_DONTWAIT)
+			return !errors.Is(err, unix.EAGAIN)
+		}); done != nil {
+			return // closed
+		}
+		if err != nil {
+			// A pending error of the socket (ENETDOWN, ...): its reading cleared it.
+			p.log.Debug("reading a probe's socket", "wan", k.wan, "ipv6", k.ipv6, "err", err)
+			if inARow++; inARow == manyErrors {
+				select {
+				case p.broken <- fmt.Errorf("read the socket of %s: %w", k.wan, err):
+				default: // another socket's error ends the child already
+				}
+				return
+			}
+			continue
+		}
+		inARow = 0
+		if ev, ok := p.engine.receive(arrival(oob[:oobn]), k, address(from), packet[:n]); ok {
+			p.tell(ctx, ev)
+		}
+	}
+}
+
+// address is without a zone: a target has none.
+func address(from unix.Sockaddr) netip.Addr {
+	switch a := from.(type) {
+	case *unix.SockaddrInet4:
+		return netip.AddrFrom4(a.Addr)
+	case *unix.SockaddrInet6:
+		return netip.AddrFrom16(a.Addr)
+	}
+	return netip.Addr{}
+}
