@@ -13,11 +13,9 @@ import (
 )
 
 const (
-	ifaProto        = 11 // IFA_PROTO, linux/if_addr.h; since 5.18
-	ifaProtoRA      = 2  // IFAPROT_KERNEL_RA
-	ifaProtoLL      = 3  // IFAPROT_KERNEL_LL
-	ifaFlagManaged  = unix.IFA_F_MANAGETEMPADDR
-	ifaFlagsDynamic = unix.IFA_F_TEMPORARY | ifaFlagManaged
+	ifaProto   = 11 // IFA_PROTO, linux/if_addr.h; since 5.18
+	ifaProtoRA = 2  // IFAPROT_KERNEL_RA
+	ifaProtoLL = 3  // IFAPROT_KERNEL_LL
 )
 
 func ifaddr(family uint8, bits int, flags uint32, index int) []byte {
@@ -80,12 +78,13 @@ func parseAddr(b []byte, names map[int]string) (plan.Addr, uint32, error) {
 	a.NoDAD = flags&unix.IFA_F_NODAD != 0
 	a.Tentative = flags&unix.IFA_F_TENTATIVE != 0 && flags&unix.IFA_F_DADFAILED == 0
 	a.DADFailed = flags&unix.IFA_F_DADFAILED != 0
+	a.Deprecated = flags&unix.IFA_F_DEPRECATED != 0
+	a.Temporary = family == unix.AF_INET6 && flags&unix.IFA_F_TEMPORARY != 0
 	if family == unix.AF_INET6 {
 		a.Kernel = local.IsLinkLocalUnicast() || known && (proto == ifaProtoRA || proto == ifaProtoLL) ||
 			flags&unix.IFA_F_TEMPORARY != 0 ||
-			// Before IFA_PROTO: what the kernel makes from an RA is not permanent
-			// and does not have a route of its own made for it.
-			!known && flags&unix.IFA_F_PERMANENT == 0 && flags&ifaFlagManaged != 0
+			// Before IFA_PROTO: what the kernel makes from an RA is not permanent.
+			!known && flags&unix.IFA_F_PERMANENT == 0 && flags&unix.IFA_F_MANAGETEMPADDR != 0
 	}
 	return a, flags, nil
 }

@@ -257,10 +257,7 @@ func (k *Kernel) createNamespace(name string) (effect, error) {
 		}
 	}
 	undo := func() error {
-		if s := k.spaces[name]; s != nil {
-			s.close()
-			delete(k.spaces, name)
-		}
+		k.leave(name)
 		return netns.Delete(name)
 	}
 	s, err := k.space(name)
@@ -482,6 +479,9 @@ func (k *Kernel) doSetSysctl(a plan.SetSysctl) (effect, error) {
 				return effect{}, err
 			}
 			a.Old = v
+		}
+		if a.Raise && plan.AtLeast(a.Old, a.New) {
+			return effect{}, nil
 		}
 	}
 	undo := func() error {

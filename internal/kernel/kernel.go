@@ -47,7 +47,8 @@ type Kernel struct {
 	found  plan.Found
 	nft    string // path of the program; "" is not there
 
-	watch watcher
+	watch    watcher
+	carriers carriers // has a lock of its own
 }
 
 // Open finds out what the machine can do, and reads what an earlier Kernel
@@ -85,9 +86,9 @@ func (k *Kernel) Close() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.watch.stop()
-	for name, s := range k.spaces {
-		s.close()
-		delete(k.spaces, name)
+	k.carriers.close()
+	for name := range k.spaces {
+		k.leave(name)
 	}
 	return nil
 }
@@ -100,9 +101,8 @@ func (k *Kernel) Machine() state.Machine { return k.machine }
 func (k *Kernel) space(name string) (*space, error) {
 	id, err := netns.Identify(name)
 	if err != nil {
-		if s := k.spaces[name]; s != nil && errors.Is(err, fs.ErrNotExist) {
-			s.close()
-			delete(k.spaces, name)
+		if errors.Is(err, fs.ErrNotExist) {
+			k.leave(name)
 		}
 		return nil, err
 	}
@@ -110,14 +110,25 @@ func (k *Kernel) space(name string) (*space, error) {
 		if s.id == id {
 			return s, nil
 		}
-		s.close()
-		delete(k.spaces, name)
+		k.leave(name)
 	}
 	s, err := openSpace(name, id)
 	if err != nil {
 		return nil, err
 	}
 	k.spaces[name] = s
-	k.watch.add(s)
+	if err := k.watch.add(s); err != nil {
+		k.leave(name)
+		return nil, err
+	}
 	return s, nil
+}
+
+// leave closes what is open in the namespace called name.
+func (k *Kernel) leave(name string) {
+	if s := k.spaces[name]; s != nil {
+		k.watch.drop(s)
+		s.close()
+		delete(k.spaces, name)
+	}
 }

@@ -100,8 +100,13 @@ func parseLink(b []byte) (rawLink, error) {
 					}
 					d.Nested(func(d *netlink.AttributeDecoder) error {
 						for d.Next() {
-							if d.Type() == unix.IFLA_INET6_ADDR_GEN_MODE {
+							switch d.Type() {
+							case unix.IFLA_INET6_ADDR_GEN_MODE:
 								l.AddrGen = d.Uint8()
+							case unix.IFLA_INET6_CONF: // int32s; DEVCONF_MTU6 is the third
+								if b := d.Bytes(); len(b) >= 12 {
+									l.MTU6 = int(native.Uint32(b[8:]))
+								}
 							}
 						}
 						return nil

@@ -52,6 +52,7 @@ type Link struct {
 	PermMAC string // the port's own, where it has one burnt in; else ""
 	Master  string // "": none
 	AddrGen uint8  // IFLA_INET6_ADDR_GEN_MODE
+	MTU6    int    // IPv6's own, which a router advertisement may lower (RFC 4861, 4.6.4)
 
 	Peer, PeerNS string // veth: the other end, if it is in a namespace listed here. PeerNS is "?" if not
 	Parent       string // vlan: the port it sits on, if that is in a namespace listed here
@@ -64,9 +65,11 @@ const Alias = "weir"
 // Addr is an address as it is.
 type Addr struct {
 	desired.Addr
-	Kernel    bool // link-local, or made from a router advertisement by the kernel: never removed
-	Tentative bool // duplicate address detection is still going on
-	DADFailed bool // somebody else has it (RFC 4862, 5.4.5)
+	Kernel     bool // link-local, or made from a router advertisement by the kernel: never removed
+	Tentative  bool // duplicate address detection is still going on
+	DADFailed  bool // somebody else has it (RFC 4862, 5.4.5)
+	Deprecated bool // not for new connections (RFC 4862, 5.5.4)
+	Temporary  bool // RFC 8981
 }
 
 // Route is a route as it is.
@@ -111,13 +114,46 @@ type Found struct {
 
 // Port is how a port of the machine was found. Everything in it belongs to main.
 type Port struct {
-	Up     bool           `json:"up"`
-	MTU    int            `json:"mtu,omitempty"`
-	MAC    string         `json:"mac,omitempty"`
-	Master string         `json:"master,omitempty"`
-	Addrs  []netip.Prefix `json:"addrs,omitempty"`
-	Routes []Route        `json:"routes,omitempty"`
+	Up      bool           `json:"up"`
+	MTU     int            `json:"mtu,omitempty"`
+	MAC     string         `json:"mac,omitempty"`
+	Master  string         `json:"master,omitempty"`
+	AddrGen uint8          `json:"addrgen,omitempty"`
+	Addrs   []netip.Prefix `json:"addrs,omitempty"`
+	Routes  []Route        `json:"routes,omitempty"`
 }
+
+// Advertised is what the kernel made of router advertisements on a link.
+type Advertised struct {
+	Addrs  []netip.Prefix // global, for new connections, in the kernel's order; no temporary ones
+	Router bool           // a router offers itself as the default
+	MTU    int            // as advertised; 0: not below the link's
+}
+
+// Advertised returns what the kernel made of router advertisements on a link.
+func (n *Namespace) Advertised(link string) Advertised {
+	var out Advertised
+	if n == nil {
+		return out
+	}
+	for _, a := range n.Addrs {
+		ip := a.Prefix.Addr()
+		if a.Link == link && a.Kernel && ip.Is6() && ip.IsGlobalUnicast() && !a.Tentative && !a.DADFailed && !a.Deprecated && !a.Temporary {
+			out.Addrs = append(out.Addrs, a.Prefix)
+		}
+	}
+	for _, r := range n.Routes {
+		if r.Link == link && r.Proto == protoRA && r.Dst.Addr().Is6() && isDefault(r.Dst) {
+			out.Router = true
+		}
+	}
+	if l := n.link(link); l != nil && l.MTU6 != 0 && l.MTU6 < l.MTU {
+		out.MTU = l.MTU6
+	}
+	return out
+}
+
+const protoRA = 9 // RTPROT_RA
 
 // namespace returns the namespace called name, or nil.
 func (a *Actual) namespace(name string) *Namespace {

@@ -207,7 +207,7 @@ func (d *differ) sysctls(w *desired.Namespace, h *Namespace) {
 			}
 		}
 		step := Step{Op: Change, NS: w.Name, Object: "sysctl", Name: s.Key, Old: old, New: s.Value,
-			Do: SetSysctl{NS: w.Name, Key: s.Key, Old: old, New: s.Value}}
+			Do: SetSysctl{NS: w.Name, Key: s.Key, Old: old, New: s.Value, Raise: s.Global}}
 		if v, ok := last[s.Key]; ok && v == s.Value && known {
 			step = mend(step)
 		}
@@ -221,21 +221,21 @@ func (d *differ) sysctls(w *desired.Namespace, h *Namespace) {
 
 // global says whether a value that exists once in the machine is to be raised.
 func (d *differ) global(s desired.Sysctl, old string, known bool) bool {
-	want, err := strconv.ParseUint(s.Value, 10, 64)
-	if err != nil {
-		d.refuse("%s is wanted as %q, which is no number", s.Key, s.Value)
+	if known && AtLeast(old, s.Value) {
 		return false
-	}
-	if known {
-		if have, err := strconv.ParseUint(strings.TrimSpace(old), 10, 64); err == nil && have >= want {
-			return false
-		}
 	}
 	if !d.actual.Machine.ConntrackMax {
 		d.note("%s stays as it is: it can be changed in the machine's first network namespace only", s.Key)
 		return false
 	}
-	return known
+	return true
+}
+
+// AtLeast says whether the number in a sysctl is no less than want.
+func AtLeast(have, want string) bool {
+	h, err1 := strconv.ParseUint(strings.TrimSpace(have), 10, 64)
+	w, err2 := strconv.ParseUint(strings.TrimSpace(want), 10, 64)
+	return err1 == nil && err2 == nil && h >= w
 }
 
 // sysctlLink returns the link that a key is about, or "".

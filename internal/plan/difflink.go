@@ -98,7 +98,7 @@ func (d *differ) snapshot(ns string, l *Link) Port {
 		return p
 	}
 	lost := d.lost(ns, l.Name)
-	p.Up, p.Master, p.MAC, p.Routes = l.Up, l.Master, l.MAC, lost.Routes
+	p.Up, p.Master, p.MAC, p.Routes, p.AddrGen = l.Up, l.Master, l.MAC, lost.Routes, l.AddrGen
 	for _, a := range lost.Addrs {
 		p.Addrs = append(p.Addrs, a.Prefix)
 	}
@@ -316,6 +316,9 @@ func (d *differ) portBack(name string, p Port) {
 	if p.Master != l.Master && (p.Master == "" || d.exists(linkKey{"", p.Master})) {
 		set.New.Master = &p.Master
 	}
+	if p.AddrGen != l.AddrGen && !moved {
+		set.New.AddrGen = &p.AddrGen
+	}
 	if p.Up != l.Up {
 		set.New.Up = &p.Up
 	}
@@ -371,8 +374,9 @@ func (d *differ) attrs(ns string, l desired.Link) {
 	if l.MAC != "" && l.MAC != have.MAC {
 		set.New.MAC, set.Bounce = l.MAC, have.Up
 	}
-	// Ports keep their mode: the user's way of making addresses.
-	if l.Kind != desired.Port && l.AddrGen != have.AddrGen {
+	// Ports keep their mode, unless Build wants none made: the user's way of
+	// making addresses.
+	if (l.Kind != desired.Port || l.AddrGen != 0) && l.AddrGen != have.AddrGen {
 		set.New.AddrGen = &l.AddrGen
 	}
 	fromLast := func(same func(x desired.Link) bool) bool {

@@ -231,16 +231,31 @@ func (d *differ) unpinned(w *desired.Namespace, h *Namespace) {
 	pins := func(r desired.Rule) bool {
 		return r.Mask == ruleset.MarkMask && r.Mark > 0 && r.Mark <= ruleset.MarkIndex && r.Action == desired.Unicast
 	}
-	done := map[uint32]bool{}
+	type loss struct{ v4, v6 bool }
+	lost := map[uint32]loss{}
+	var order []uint32
 	for _, r := range h.Rules {
-		if r.Proto != desired.RouteProto || !pins(r.Rule) || done[r.Mark] ||
-			slices.ContainsFunc(w.Rules, func(x desired.Rule) bool { return pins(x) && x.Mark == r.Mark }) {
+		if r.Proto != desired.RouteProto || !pins(r.Rule) ||
+			slices.ContainsFunc(w.Rules, func(x desired.Rule) bool { return pins(x) && x.Mark == r.Mark && x.V6 == r.V6 }) {
 			continue
 		}
-		done[r.Mark] = true
-		f := DeleteFlows{Mark: r.Mark, Mask: ruleset.MarkIndex | ruleset.MarkIn}
-		d.add(atFlows, Step{Op: Remove, Object: "flows", Name: fmt.Sprintf("mark %#x/%#x", f.Mark, f.Mask),
-			Old: "outbound flows of a line that is down", Do: f})
+		l, seen := lost[r.Mark]
+		if !seen {
+			order = append(order, r.Mark)
+		}
+		l.v4, l.v6 = l.v4 || !r.V6, l.v6 || r.V6
+		lost[r.Mark] = l
+	}
+	for _, mark := range order {
+		f := DeleteFlows{Mark: mark, Mask: ruleset.MarkIndex | ruleset.MarkIn}
+		what := "outbound flows of a line that is down"
+		switch l := lost[mark]; {
+		case !l.v6:
+			f.Family, what = 4, "outbound IPv4 flows of a line that is down"
+		case !l.v4:
+			f.Family, what = 6, "outbound IPv6 flows of a line that is down"
+		}
+		d.add(atFlows, Step{Op: Remove, Object: "flows", Name: fmt.Sprintf("mark %#x/%#x", f.Mark, f.Mask), Old: what, Do: f})
 	}
 }
 

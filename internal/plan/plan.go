@@ -166,6 +166,7 @@ type DeleteRule struct {
 // with an earlier step.
 type SetSysctl struct {
 	NS, Key, Old, New string
+	Raise             bool // only if it is less than New
 }
 
 // LoadTable makes New the nft table of the namespace, in one transaction: rules
