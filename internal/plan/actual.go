@@ -78,19 +78,15 @@ type Route struct {
 	Proto int // rtm_protocol
 
 	// Other is what a desired.Route cannot say about it ("2 next hops"); such
-	// a route is never the wanted one. Raw is then the kernel's message in hex,
-	// by which it is removed and put back.
-	Other, Raw string
+	// a route is never the wanted one, and can't be put back once removed.
+	Other string
 }
 
 // Rule is an ip rule as it is.
 type Rule struct {
 	desired.Rule
-	Proto int // FRA_PROTOCOL
-
-	// Other is what a desired.Rule cannot say about it ("from some sources"). Raw
-	// is then the kernel's message in hex, by which it is removed and put back.
-	Other, Raw string
+	Proto int    // FRA_PROTOCOL
+	Other string // what a desired.Rule cannot say about it ("from 10.0.0.0/8")
 }
 
 // Table is the nft table inet weir as it is, beside what we loaded.
