@@ -62,6 +62,9 @@ func (c *checker) checkGateway(h *house) {
 			c.err(it.at, `It has 48 bits and starts with fd (RFC 4193, 3.1): "fd5e:7a11:c0de::/48"; leave it out, and one is made.`, "%s is no ULA prefix", p)
 		}
 	}
+	if !h.Gateway.Cable4.IsValid() && !g.bad("cable") {
+		c.err(hcl.Range{Filename: c.files[0].Name}, "The LANs have all of it. Say where the cables may be: cable = ...", "there is no private IPv4 space left for the cables")
+	}
 	var v4, v6 bool
 	for _, it := range g.items("cable") {
 		p, _ := it.val.(netip.Prefix)

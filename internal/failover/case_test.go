@@ -369,6 +369,24 @@ func TestRestartMovesNothing(t *testing.T) {
 	w.mustBe(t, fiber, Down)
 	w.mustNotMove(t, -1)
 
+	// The loop has run before it knew what is in force.
+	w = newWorld(twoWANs(), 1)
+	w.m.Line(w.now, fiber, false)
+	w.m.Line(w.now, lte, false)
+	w.step()
+	w.m.Adopt(w.now, Adoption{Use4: "fiber"})
+	w.up()
+	w.run(10 * sec)
+	w.mustNotMove(t, -1)
+	w = newWorld(twoWANs(), 1)
+	w.m.Line(w.now, fiber, false)
+	w.step()
+	w.m.Adopt(w.now, Adoption{Use4: "fiber"})
+	w.m.Line(w.now, fiber, false)
+	w.m.Line(w.now, lte, true)
+	w.step()
+	w.mustUse(t, "lte")
+
 	// The line in use died while the daemon was away.
 	w = newWorld(twoWANs(), 1)
 	w.m.Adopt(w.now, Adoption{Use4: "fiber"})

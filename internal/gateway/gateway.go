@@ -27,6 +27,7 @@ import (
 	"weir/internal/api"
 	"weir/internal/config"
 	"weir/internal/kernel"
+	"weir/internal/state"
 )
 
 // Options is what a gateway is started with. Log is required.
@@ -100,15 +101,23 @@ func open(ctx context.Context, o Options) (*daemon, error) {
 // restore reads what is stored. What can't be read is lost, and the house goes
 // on without.
 func (d *daemon) restore() {
-	for path, v := range map[string]any{houseFile: &d.world.house, forceFile: &d.force} {
+	var stored map[string]*state.Lease4
+	for path, v := range map[string]any{houseFile: &d.world.house, forceFile: &d.force, leaseFile: &stored} {
 		if err := kept(filepath.Join(d.o.StateDir, path), v); err != nil {
 			d.log.Error("something stored is lost, going on without", "err", err)
+		}
+	}
+	d.world.wans = map[string]wan{}
+	for name, l := range stored {
+		if l != nil && holds(*l, d.started) {
+			d.world.wans[name] = wan{lease: l}
 		}
 	}
 }
 
 // What is kept in the state directory.
 const (
+	leaseFile  = "lines.json"  // the WANs' leases
 	resolvFile = "resolv.json" // what /etc/resolv.conf was
 	houseFile  = "house.json"
 	forceFile  = "file.json"

@@ -3,8 +3,10 @@ package gateway
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"os"
 	"reflect"
 	"sync"
@@ -19,7 +21,6 @@ import (
 // The pace of the loop.
 const (
 	carrierEvery = 50 * time.Millisecond // see architecture.md, section 2: netlink tells of a carrier once a second at most
-	lookEvery    = time.Second           // the kernel is compared with the file at least this often
 	settleFor    = 20 * time.Millisecond // kernel events come in crowds: a turn waits for the crowd
 	firstRetry   = time.Second           // a failed turn is tried again, then twice as late
 	maxRetry     = 30 * time.Second
@@ -50,6 +51,12 @@ type daemon struct {
 	ended bool // taken down
 	news  bool // the status may be another one
 
+	prober *prober
+	dhcp4  map[string]*dhcp4Client // by WAN
+	ra     *advertiser
+	dns    *dnsServer
+	far    map[string][]netip.Addr // the cables' far ends, by WAN
+
 	posts chan func() // any goroutine may send
 
 	mu      sync.Mutex // guards what is below, for the API
@@ -61,6 +68,7 @@ type daemon struct {
 func newDaemon(o Options) *daemon {
 	return &daemon{
 		o: o, log: o.Log, started: time.Now(),
+		dhcp4:   map[string]*dhcp4Client{},
 		posts:   make(chan func(), 64),
 		changed: make(chan struct{}),
 	}
@@ -79,6 +87,9 @@ func (d *daemon) post(ctx context.Context, f func()) {
 	case <-ctx.Done():
 	}
 }
+
+// postSoon is post for what is called on a goroutine that the loop may wait for.
+func (d *daemon) postSoon(ctx context.Context, f func()) { go d.post(ctx, f) }
 
 // call has the loop run f and waits for it.
 func call[T any](ctx context.Context, d *daemon, f func() (T, error)) (T, error) {
@@ -109,13 +120,15 @@ func (d *daemon) wantTurn(within time.Duration) {
 
 // loop runs until ctx ends or the gateway is taken down.
 func (d *daemon) loop(ctx context.Context) error {
+	events, err := d.k.Watch(ctx)
+	if err != nil {
+		return err
+	}
 	if err := d.settleHouse(); err != nil {
 		return err
 	}
 	carrier := time.NewTicker(carrierEvery)
 	defer carrier.Stop()
-	look := time.NewTicker(lookEvery)
-	defer look.Stop()
 	wake := time.NewTimer(0)
 	defer wake.Stop()
 	d.machine = failover.New(failoverConfig(d.cfg), time.Now())
@@ -131,8 +144,11 @@ func (d *daemon) loop(ctx context.Context) error {
 			d.log.Info("weir ends; the kernel goes on forwarding")
 			d.tell("STOPPING=1")
 			return nil
-		case <-look.C:
-			d.kernelEvent()
+		case e, ok := <-events:
+			if !ok {
+				return errors.New("the kernel's events ended")
+			}
+			d.kernelEvent(e)
 		case f := <-d.posts:
 			f()
 			d.drain()
@@ -145,6 +161,7 @@ func (d *daemon) loop(ctx context.Context) error {
 		if !d.dirty.IsZero() && !d.dirty.After(time.Now()) {
 			d.dirty = time.Time{}
 			d.turn(ctx)
+			d.sync(ctx)
 			d.news = true
 		}
 		d.sendProbes()
@@ -179,7 +196,7 @@ func (d *daemon) drain() {
 
 // kernelEvent takes in that something in the kernel changed. What a failing turn
 // stirs up itself does not hasten the next.
-func (d *daemon) kernelEvent() {
+func (d *daemon) kernelEvent(kernel.Event) {
 	if d.retry == 0 {
 		d.wantTurn(settleFor)
 	}

@@ -21,6 +21,9 @@ func (d *daemon) publish() {
 		s.File.Names = append(s.File.Names, f.Name)
 	}
 	s.Turn = d.turns
+	for _, v := range d.services() {
+		s.Services = append(s.Services, v.status())
+	}
 	s.Notes = append(slices.Clone(d.notes), s.Notes...)
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -53,7 +56,7 @@ func status(c *config.Config, w world, v failover.Status) api.Status {
 	s.IPv4 = api.Use{WAN: v.Use4.WAN, Why: v.Use4.Why, Since: v.Use4.Since}
 	s.IPv6 = api.Use{WAN: v.Use6.WAN, Why: v.Use6.Why, Since: v.Use6.Since}
 	for _, l := range c.LANs {
-		s.LANs = append(s.LANs, api.LAN{Name: l.Name, Interface: l.Interface, Present: w.lans[l.Name], Addresses: texts(lanAddresses(c, l, st))})
+		s.LANs = append(s.LANs, api.LAN{Name: l.Name, Interface: l.Interface, Link: lanLink(l), Present: w.lans[l.Name].index != 0, Addresses: texts(lanAddresses(c, l, st))})
 	}
 	for _, f := range c.Forwards {
 		s.Forwards = append(s.Forwards, statusForward(f, st, w))
@@ -64,7 +67,7 @@ func status(c *config.Config, w world, v failover.Status) api.Status {
 func statusWAN(c config.WAN, k wan, st state.State, v failover.Status) api.WAN {
 	known := st.WANs[c.Name]
 	a := api.WAN{
-		Name: c.Name, Interface: c.Interface, Namespace: desired.NSPrefix + c.Name, Cable: c.Name,
+		Name: c.Name, Interface: c.Interface, Namespace: desired.NSPrefix + c.Name, Cable: c.Name, Link: k.port.name,
 		Mark: st.Index[c.Name], Present: k.present, Carrier: k.carrier, MTU: known.MTU,
 		IPv4: statusLine(known.V4, v, failover.LineID{WAN: c.Name, Family: failover.IPv4}),
 		IPv6: statusLine(known.V6, v, failover.LineID{WAN: c.Name, Family: failover.IPv6}),

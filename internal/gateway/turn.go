@@ -41,9 +41,6 @@ func (d *daemon) plan(ctx context.Context) (plan.Plan, error) {
 		d.machine.Adopt(now, adoption(d.cfg, d.world.house.Index, actual))
 	}
 	d.world = d.world.observe(d.cfg, want, actual)
-	for name, k := range d.world.wans {
-		d.machine.Carrier(now, name, k.carrier, 0)
-	}
 	d.judge(now)
 	d.dirty = time.Time{} // what judging wants is in this turn
 	return plan.Diff(actual, desired.Build(d.cfg, d.world.state(d.cfg))), nil

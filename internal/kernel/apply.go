@@ -176,11 +176,7 @@ func (k *Kernel) do(ctx context.Context, action plan.Action) (effect, error) {
 		if err != nil {
 			return effect{}, err
 		}
-		undo := func() error { return s.putRoute(a.Route, false) }
-		if a.Route.Other != "" {
-			undo = func() error { return errors.New("a route that weir can't describe can't be put back") }
-		}
-		return undoable(undo), notGone(s.deleteRoute(a.Route))
+		return undoable(func() error { return s.putRoute(a.Route, false) }), notGone(s.deleteRoute(a.Route))
 	case plan.PutRule:
 		return k.doPutRule(a)
 	case plan.DeleteRule:
@@ -429,12 +425,7 @@ func (k *Kernel) doPutRoute(a plan.PutRoute) (effect, error) {
 	}
 	undo := func() error { return s.deleteRoute(a.New) }
 	if a.Old != nil {
-		undo = func() error {
-			if a.Old.Other != "" {
-				return errors.New("a route that weir can't describe can't be put back")
-			}
-			return s.putRoute(*a.Old, true)
-		}
+		undo = func() error { return s.putRoute(*a.Old, true) }
 	}
 	return undoable(undo), s.putRoute(a.New, a.Old != nil)
 }
@@ -444,22 +435,33 @@ func (k *Kernel) doPutRule(a plan.PutRule) (effect, error) {
 	if err != nil {
 		return effect{}, err
 	}
-	if err := s.addRule(a.New); err != nil {
-		return effect{}, err
-	}
 	if a.Old == nil {
-		return undoable(func() error { return s.deleteRule(a.New) }), nil
+		return undoable(func() error { return s.deleteRule(a.New) }), s.addRule(a.New)
 	}
-	// Both are there: until the old one goes it is the one that counts.
-	if err := notGone(s.deleteRule(*a.Old)); err != nil {
-		return effect{}, errors.Join(err, s.deleteRule(a.New))
-	}
-	return undoable(func() error {
-		if err := s.addRule(*a.Old); err != nil {
+	return undoable(func() error { return s.swapRule(a.New, *a.Old) }), s.swapRule(*a.Old, a.New)
+}
+
+// swapRule puts next in the place of old. For a moment both are there, and the
+// old one counts; but the kernel takes two rules that differ only in what
+// plan.Rule can't say for one and the same.
+func (s *space) swapRule(old, next plan.Rule) error {
+	err := s.addRule(next)
+	if errors.Is(err, unix.EEXIST) {
+		if err := notGone(s.deleteRule(old)); err != nil {
 			return err
 		}
-		return s.deleteRule(a.New)
-	}), nil
+		if err := s.addRule(next); err != nil {
+			return errors.Join(err, s.addRule(old))
+		}
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := notGone(s.deleteRule(old)); err != nil {
+		return errors.Join(err, s.deleteRule(next))
+	}
+	return nil
 }
 
 func (k *Kernel) doSetSysctl(a plan.SetSysctl) (effect, error) {

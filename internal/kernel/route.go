@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"encoding/hex"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -148,7 +149,9 @@ func parseRoute(b []byte, names map[int]string) (r plan.Route, ok bool, err erro
 	}
 	r.OnLink = flags&rtnhOnLink != 0
 	r.Proto = int(proto)
-	r.Other = strings.Join(other, ", ")
+	if r.Other = strings.Join(other, ", "); r.Other != "" {
+		r.Raw = hex.EncodeToString(b)
+	}
 	return r, true, nil
 }
 
@@ -167,6 +170,13 @@ func (s *space) deleteRoute(r plan.Route) error {
 }
 
 func (s *space) routeRequest(typ netlink.HeaderType, flags netlink.HeaderFlags, r plan.Route) error {
+	if r.Raw != "" {
+		raw, err := hex.DecodeString(r.Raw)
+		if err != nil {
+			return err
+		}
+		return request(s.route, typ, flags, raw)
+	}
 	family := uint8(unix.AF_INET6)
 	if r.Dst.Addr().Is4() {
 		family = unix.AF_INET
@@ -204,9 +214,6 @@ func (s *space) routeRequest(typ netlink.HeaderType, flags netlink.HeaderFlags, 
 		}
 		if r.Metric != 0 {
 			e.Uint32(unix.RTA_PRIORITY, uint32(r.Metric))
-		}
-		if r.Other != "" && typ == unix.RTM_DELROUTE {
-			return // by its place alone: it may have several next hops
 		}
 		if r.Gateway.IsValid() {
 			e.Bytes(unix.RTA_GATEWAY, r.Gateway.WithZone("").AsSlice())

@@ -78,15 +78,19 @@ type Route struct {
 	Proto int // rtm_protocol
 
 	// Other is what a desired.Route cannot say about it ("2 next hops"); such
-	// a route is never the wanted one, and can't be put back once removed.
-	Other string
+	// a route is never the wanted one. Raw is then the kernel's message in hex,
+	// by which it is removed and put back.
+	Other, Raw string
 }
 
 // Rule is an ip rule as it is.
 type Rule struct {
 	desired.Rule
-	Proto int    // FRA_PROTOCOL
-	Other string // what a desired.Rule cannot say about it ("from 10.0.0.0/8")
+	Proto int // FRA_PROTOCOL
+
+	// Other is what a desired.Rule cannot say about it ("from some sources"). Raw
+	// is then the kernel's message in hex, by which it is removed and put back.
+	Other, Raw string
 }
 
 // Table is the nft table inet weir as it is, beside what we loaded.

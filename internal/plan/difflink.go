@@ -119,7 +119,7 @@ func (d *differ) lost(ns, name string) Lost {
 		}
 	}
 	for _, r := range h.Routes {
-		if r.Link == name && r.Other == "" {
+		if r.Link == name {
 			out.Routes = append(out.Routes, r)
 		}
 	}

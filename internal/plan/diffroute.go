@@ -137,7 +137,7 @@ func (d *differ) routeGone(ns string, r Route, last []desired.Route) {
 // competes says whether a route of somebody else in main would win over, or
 // collide with, the default route that is wanted there.
 func (d *differ) competes(r Route) bool {
-	if r.Proto == desired.RouteProto || !isDefault(r.Dst) || routeSlotOf(r.Route).table != tableMain || r.Other != "" {
+	if r.Proto == desired.RouteProto || !isDefault(r.Dst) || routeSlotOf(r.Route).table != tableMain {
 		return false
 	}
 	for _, w := range d.wanted("").Routes {
@@ -215,9 +215,12 @@ func (d *differ) localRule(w *desired.Namespace, h *Namespace) {
 			continue
 		}
 		first := Rule{Rule: desired.Rule{V6: v6, Pref: 0, Table: tableLocal}, Proto: protoOwn}
-		there := slices.ContainsFunc(h.Rules, func(r Rule) bool { return r.Rule == first.Rule && r.Other == "" })
-		if !there && d.actual.namespace(w.Name) != nil {
-			continue
+		if d.actual.namespace(w.Name) != nil {
+			i := slices.IndexFunc(h.Rules, func(r Rule) bool { return r.Rule == first.Rule && r.Other == "" })
+			if i < 0 {
+				continue
+			}
+			first = h.Rules[i] // whoever put it there
 		}
 		d.add(atRuleGone, Step{Op: Remove, NS: w.Name, Object: "rule", Name: ruleName(first.Rule), Old: ruleText(first.Rule),
 			Why: "marks are looked at first", Do: DeleteRule{NS: w.Name, Rule: first}})

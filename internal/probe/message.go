@@ -25,7 +25,10 @@ type Config struct {
 type Line struct {
 	WAN  string `json:"wan"`
 	IPv6 bool   `json:"ipv6,omitempty"`
-	ID   uint16 `json:"id"` // ICMP identifier: no other line's, and unforeseeable
+
+	// ID is the line's ICMP identifier, but for its lowest four bits, which the
+	// child changes when nobody answers. No other line's, and unforeseeable.
+	ID uint16 `json:"id"`
 }
 
 func (l Line) key() key { return key{l.WAN, l.IPv6} }

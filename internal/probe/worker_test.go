@@ -216,7 +216,7 @@ func TestProbesOverCables(t *testing.T) {
 	netnstest.Need(t)
 	a := newFar(t, "fiber", 1)
 	newFar(t, "lte", 2)
-	lines := []Line{{WAN: "fiber", ID: 0x1234}, {WAN: "fiber", IPv6: true, ID: 0x1235}, {WAN: "lte", ID: 0x1236}, {WAN: "lte", IPv6: true, ID: 0x1237}}
+	lines := []Line{{WAN: "fiber", ID: 0x1230}, {WAN: "fiber", IPv6: true, ID: 0x1240}, {WAN: "lte", ID: 0x1250}, {WAN: "lte", IPv6: true, ID: 0x1260}}
 	c, events, _ := child(t, lines)
 
 	var orders []Order
@@ -311,7 +311,7 @@ func TestProbesOverCables(t *testing.T) {
 func TestKilledChildComesBack(t *testing.T) {
 	netnstest.Need(t)
 	newFar(t, "fiber", 1)
-	c, events, started := child(t, []Line{{WAN: "fiber", ID: 77}})
+	c, events, started := child(t, []Line{{WAN: "fiber", ID: 0x770}})
 	order(t, c, Order{ID: 1, WAN: "fiber", Target: netip.MustParseAddr("1.1.1.1")})
 	next(t, events, 1, Reply)
 	if err := unix.Kill(c.State().PID, unix.SIGKILL); err != nil {
