@@ -168,7 +168,12 @@ func (k *Kernel) do(ctx context.Context, action plan.Action) (effect, error) {
 		if err != nil {
 			return effect{}, err
 		}
-		return undoable(func() error { return s.addAddr(a.Addr) }), notGone(s.deleteAddr(a.Addr))
+		return undoable(func() error {
+			if err := s.addAddr(a.Addr); err != nil {
+				return err
+			}
+			return s.putRoutes(a.Lost)
+		}), notGone(s.deleteAddr(a.Addr))
 	case plan.PutRoute:
 		return k.doPutRoute(a)
 	case plan.DeleteRoute:
@@ -309,18 +314,29 @@ func (k *Kernel) doDeleteLink(a plan.DeleteLink) (effect, error) {
 				return err
 			}
 		}
-		return s.restore(a.Link.Name, a.Lost, &plan.LinkAttrs{MTU: a.Link.MTU, MAC: a.Link.MAC, AddrGen: &a.Link.AddrGen})
+		if err := s.restore(a.Link.Name, a.Lost); err != nil || a.Lost.Far == nil {
+			return err
+		}
+		far, err := k.space(a.Link.PeerNS)
+		if err != nil {
+			return err
+		}
+		if err := far.setLink(a.Link.Peer, plan.LinkAttrs{MAC: a.Lost.Far.MAC}); err != nil {
+			return err
+		}
+		return far.restore(a.Link.Peer, *a.Lost.Far)
 	}
 	return undoable(undo), notGone(s.deleteLink(a.Link.Name))
 }
 
 // restore puts back what a link lost.
-func (s *space) restore(link string, lost plan.Lost, set *plan.LinkAttrs) error {
-	if set == nil {
-		set = &plan.LinkAttrs{}
+func (s *space) restore(link string, lost plan.Lost) error {
+	for _, c := range lost.Sysctls {
+		if err := s.setSysctl(c.Key, c.Value); err != nil {
+			return err
+		}
 	}
-	set.Up = &lost.Up
-	if err := s.setLink(link, *set); err != nil {
+	if err := s.setLink(link, plan.LinkAttrs{Up: &lost.Up}); err != nil {
 		return err
 	}
 	for _, a := range lost.Addrs {
@@ -331,7 +347,12 @@ func (s *space) restore(link string, lost plan.Lost, set *plan.LinkAttrs) error 
 	if !lost.Up {
 		return nil
 	}
-	for _, r := range lost.Routes {
+	return s.putRoutes(lost.Routes)
+}
+
+// putRoutes puts back routes that went by themselves; some may be there.
+func (s *space) putRoutes(routes []plan.Route) error {
+	for _, r := range routes {
 		if err := s.putRoute(r, false); err != nil && !errors.Is(err, unix.EEXIST) {
 			return err
 		}
@@ -352,7 +373,7 @@ func (k *Kernel) doMoveLink(a plan.MoveLink) (effect, error) {
 		if err := to.moveLink(a.Link, from); err != nil {
 			return err
 		}
-		return from.restore(a.Link, a.Lost, nil)
+		return from.restore(a.Link, a.Lost)
 	}
 	return undoable(undo), from.moveLink(a.Link, to)
 }
@@ -389,7 +410,12 @@ func (k *Kernel) doSetLink(a plan.SetLink) (effect, error) {
 		err := s.setLink(a.Link, to)
 		return errors.Join(err, s.setLink(a.Link, plan.LinkAttrs{Up: &up}))
 	}
-	return undoable(func() error { return set(back) }), set(a.New)
+	return undoable(func() error {
+		if err := set(back); err != nil || !a.Bounce && (back.Up == nil || !*back.Up) {
+			return err
+		}
+		return s.restore(a.Link, a.Lost)
+	}), set(a.New)
 }
 
 func (k *Kernel) doPutAddr(a plan.PutAddr) (effect, error) {

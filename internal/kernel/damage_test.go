@@ -124,7 +124,7 @@ var damages = []struct {
 	{name: "route doubled", do: "ip route append default via 172.31.0.9 dev eth0 proto 87", want: []string{
 		"! main route default via 172.31.0.9 dev eth0 (added by hand)"}},
 	{name: "route of several next hops", do: "ip route replace default proto 87 nexthop via 172.31.1.1 dev fiber nexthop via 172.31.0.9 dev eth0", want: []string{
-		"! main route default 2 next hops -> via 172.31.1.1 dev fiber src 172.31.0.1 (changed by hand)"}},
+		"! main route default nexthop via 172.31.1.1 dev fiber weight 1 nexthop via 172.31.0.9 dev eth0 weight 1 -> via 172.31.1.1 dev fiber src 172.31.0.1 (changed by hand)"}},
 	{name: "route with our mark added", do: "ip route add 10.8.0.0/16 via 172.31.0.9 proto 87", want: []string{
 		"! main route 10.8.0.0/16 via 172.31.0.9 dev eth0 (added by hand)"}},
 	{name: "foreign route in a table of ours", do: "ip route add 10.8.0.0/16 via 172.31.0.9 table 87001", want: []string{

@@ -82,7 +82,7 @@ func parseRoute(b []byte, names map[int]string) (r plan.Route, ok bool, err erro
 	if family == unix.AF_INET6 {
 		dst = netip.IPv6Unspecified()
 	}
-	hops := 0
+	var hops []byte
 	err = decode(b[unix.SizeofRtMsg:], func(d *netlink.AttributeDecoder) {
 		switch d.Type() {
 		case unix.RTA_TABLE:
@@ -102,13 +102,7 @@ func parseRoute(b []byte, names map[int]string) (r plan.Route, ok bool, err erro
 		case unix.RTA_PRIORITY:
 			r.Metric = int(d.Uint32())
 		case unix.RTA_MULTIPATH:
-			for b := d.Bytes(); len(b) >= 8; hops++ {
-				n := int(native.Uint16(b))
-				if n < 8 || n > len(b) {
-					break
-				}
-				b = b[min(len(b), (n+3)&^3):]
-			}
+			hops = d.Bytes()
 		case unix.RTA_ENCAP:
 			other = append(other, "encapsulated")
 		case rtaNextHopID:
@@ -133,8 +127,8 @@ func parseRoute(b []byte, names map[int]string) (r plan.Route, ok bool, err erro
 	if r.Type != desired.Unicast {
 		r.Link = "" // IPv6 says lo
 	}
-	if hops > 0 {
-		other = append(other, fmt.Sprintf("%d next hops", hops))
+	if r.Hops, err = parseHops(hops, names); err != nil {
+		return r, false, err
 	}
 	if srcLen != 0 {
 		other = append(other, "for some sources")
@@ -181,9 +175,13 @@ func (s *space) routeRequest(typ netlink.HeaderType, flags netlink.HeaderFlags, 
 	if r.Dst.Addr().Is4() {
 		family = unix.AF_INET
 	}
+	hops, err := s.encodeHops(r.Hops)
+	if err != nil {
+		return err
+	}
 	rtype := map[desired.RouteType]uint8{desired.Unicast: rtnUnicast, desired.Unreachable: rtnUnreachable, desired.Blackhole: rtnBlackhole}[r.Type]
 	scope := uint8(unix.RT_SCOPE_UNIVERSE)
-	if family == unix.AF_INET && r.Type == desired.Unicast && !r.Gateway.IsValid() {
+	if family == unix.AF_INET && r.Type == desired.Unicast && !r.Gateway.IsValid() && hops == nil {
 		scope = unix.RT_SCOPE_LINK
 	}
 	if typ == unix.RTM_DELROUTE {
@@ -223,6 +221,9 @@ func (s *space) routeRequest(typ netlink.HeaderType, flags netlink.HeaderFlags, 
 		}
 		if index != 0 {
 			e.Uint32(unix.RTA_OIF, uint32(index))
+		}
+		if hops != nil {
+			e.Bytes(unix.RTA_MULTIPATH, hops)
 		}
 	})
 	if err != nil {
