@@ -60,7 +60,9 @@ func (d *daemon) pollCarrier() {
 	for i, name := range names {
 		k, up := d.world.wans[name], cs[i].Present && cs[i].Carrier
 		d.machine.Carrier(now, name, up, cs[i].Downs)
-		if d.world.wans[name] = k.polled(up, cs[i].Downs); k.carrier != up || k.asked == k.port.index && k.downs != cs[i].Downs {
+		now := k.polled(up, cs[i].Downs)
+		d.world.wans[name] = now
+		if now.carrier != k.carrier || now.confirm != k.confirm {
 			d.news = true
 			d.wantTurn(settleFor)
 		}
