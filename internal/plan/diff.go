@@ -284,6 +284,9 @@ func (d *differ) giveBack() {
 		}
 		d.plan.Forget.Sysctls[key] = ""
 		found := d.actual.Found.Sysctls[key]
+		if link := sysctlLink(key); link != "" && d.gone[linkKey{"", link}] {
+			continue // goes with its link, which was made by weir
+		}
 		if now, ok := main.Sysctls[key]; ok && !SameValue(now, found) {
 			d.add(atSysctlGone, Step{Op: Change, Object: "sysctl", Name: key, Old: now, New: found, Why: "as it was found",
 				Do: SetSysctl{Key: key, Old: now, New: found}})
