@@ -106,6 +106,7 @@ func (d *daemon) put(ctx context.Context, cfg *config.Config, v version, c api.C
 			return api.Outcome{}, &api.Error{Status: http.StatusInternalServerError, Problem: api.Problem{Title: err.Error() + "; the file before stays in force", Plan: p.String()}}
 		}
 	}
+	d.news = true
 	d.cfg, d.force, d.notes = cfg, d.force.put(v), nil
 	houseBefore := d.world.house
 	d.world = w
@@ -137,13 +138,6 @@ func outcome(p plan.Plan, applied bool) (api.Outcome, error) {
 	return api.Outcome{Plan: b, Text: p.String(), Empty: p.Empty(), Applied: applied}, nil
 }
 
-// InForce returns the files in force.
-func (d *daemon) InForce() []api.Source {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.inForce
-}
-
 // Down takes everything apart and ends the daemon.
 func (d *daemon) Down(ctx context.Context) error {
 	_, err := call(ctx, d, func() (struct{}, error) {
@@ -159,7 +153,7 @@ func (d *daemon) Down(ctx context.Context) error {
 }
 
 // Leases lists what the LANs' clients hold.
-func (d *daemon) Leases() []api.Lease { return []api.Lease{} }
+func (d *daemon) Leases(context.Context) ([]api.Lease, error) { return []api.Lease{}, nil }
 
 // Refused tells what was refused.
 func (d *daemon) Refused(context.Context, bool, func(api.Refused) error) error { return nil }

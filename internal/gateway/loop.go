@@ -59,10 +59,8 @@ type daemon struct {
 
 	posts chan func() // any goroutine may send
 
-	mu      sync.Mutex // guards what is below, for the API
-	shown   api.Status
-	inForce []api.Source
-	changed chan struct{}
+	mu      sync.Mutex
+	changed chan struct{} // closed and replaced when the status is another one; guarded by mu
 }
 
 func newDaemon(o Options) *daemon {
@@ -152,7 +150,6 @@ func (d *daemon) loop(ctx context.Context) error {
 		case f := <-d.posts:
 			f()
 			d.drain()
-			d.news = true
 		case <-carrier.C:
 			d.pollCarrier()
 		case <-wake.C:
@@ -166,7 +163,7 @@ func (d *daemon) loop(ctx context.Context) error {
 		}
 		d.sendProbes()
 		if d.news {
-			d.publish()
+			d.announce()
 			d.news = false
 		}
 	}

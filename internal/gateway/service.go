@@ -86,11 +86,14 @@ func (d *daemon) serve(ctx context.Context, u duty) *service {
 		Received: func(m worker.Message) error {
 			do, err := u.take(m)
 			if err == nil && do != nil {
-				d.post(ctx, do)
+				d.post(ctx, func() {
+					d.news = true
+					do()
+				})
 			}
 			return err
 		},
-		Changed: func(worker.State) { d.postSoon(ctx, func() {}) }, // the status is another one
+		Changed: func(worker.State) { d.postSoon(ctx, func() { d.news = true }) },
 	})
 	go func() {
 		for {

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"context"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -12,38 +13,42 @@ import (
 	"weir/internal/state"
 )
 
-// publish gives the API what there is to show, if it is anything new.
-func (d *daemon) publish() {
-	s := status(d.cfg, d.world, d.machine.Status())
-	s.Version, s.Started = d.o.Version, d.started
-	s.File = api.File{From: d.force.Current.From, By: d.force.Current.By, Since: d.force.Current.Since}
-	for _, f := range d.force.Current.Files {
-		s.File.Names = append(s.File.Names, f.Name)
-	}
-	s.Turn = d.turns
-	for _, v := range d.services() {
-		s.Services = append(s.Services, v.status())
-	}
-	s.Notes = append(slices.Clone(d.notes), s.Notes...)
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.shown, d.inForce = s, d.force.Current.Files
-	close(d.changed)
-	d.changed = make(chan struct{})
+// Status asks the loop for all there is to show.
+func (d *daemon) Status(ctx context.Context) (api.Status, error) {
+	return call(ctx, d, func() (api.Status, error) {
+		s := status(d.cfg, d.world, d.machine.Status())
+		s.Version, s.Started = d.o.Version, d.started
+		s.File = api.File{From: d.force.Current.From, By: d.force.Current.By, Since: d.force.Current.Since}
+		for _, f := range d.force.Current.Files {
+			s.File.Names = append(s.File.Names, f.Name)
+		}
+		s.Turn = d.turns
+		for _, v := range d.services() {
+			s.Services = append(s.Services, v.status())
+		}
+		s.Notes = append(slices.Clone(d.notes), s.Notes...)
+		return s, nil
+	})
 }
 
-// Status returns what publish gave last.
-func (d *daemon) Status() api.Status {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.shown
+// InForce asks the loop for the files in force.
+func (d *daemon) InForce(ctx context.Context) ([]api.Source, error) {
+	return call(ctx, d, func() ([]api.Source, error) { return d.force.Current.Files, nil })
 }
 
-// Changed returns a channel that is closed by the next publish.
+// Changed returns a channel that is closed when the status is another one.
 func (d *daemon) Changed() <-chan struct{} {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.changed
+}
+
+// announce wakes whoever waits for Changed.
+func (d *daemon) announce() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	close(d.changed)
+	d.changed = make(chan struct{})
 }
 
 // status is the part of the status that the file, the world and the verdicts make.
