@@ -78,7 +78,7 @@ type line struct {
 	since   time.Time
 	why     string
 
-	fresh     bool      // has never worked yet
+	fresh     bool      // has never answered yet
 	steady    bool      // needs no hold-down (any more)
 	held      bool      // down, but nothing took over: its flows are kept
 	goodSince time.Time // start of the unbroken good time, while not steady
@@ -132,7 +132,7 @@ func (l *line) enter(m *Machine, now time.Time, v Verdict, why string) {
 		c.Took = now.Sub(since)
 	}
 	if l.verdict.Works() && !v.Works() {
-		l.fresh, l.steady = false, false
+		l.steady = false
 	}
 	l.verdict, l.since, l.why = v, now, why
 	m.changes = append(m.changes, c)
@@ -211,12 +211,12 @@ func (l *line) reply(m *Machine, at time.Time, p *asked, rtt time.Duration) {
 	if l.goodSince.IsZero() {
 		l.goodSince = at
 	}
-	switch l.verdict {
-	case Untried:
+	switch {
+	case l.fresh:
 		l.fresh = false
 		l.steady = at.Sub(m.start) <= m.cfg.HoldDown
 		l.goodAgain(m, at, "answers")
-	case Down, Suspect:
+	case l.verdict == Down, l.verdict == Suspect:
 		l.goodAgain(m, at, "answers again")
 	}
 }

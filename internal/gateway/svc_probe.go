@@ -47,10 +47,11 @@ type prober struct {
 	toldTo []probe.Line
 }
 
-// identifier is the ICMP identifier of a line: random, and no other line's.
+// identifier is the ICMP identifier of a line: random, and no other line's; the
+// lowest four bits are the child's.
 func (p *prober) identifier(l failover.LineID) uint16 {
 	for p.ids[l] == 0 {
-		id := uint16(rand.IntN(1<<16-1) + 1)
+		id := uint16(rand.IntN(1<<12-1)+1) << 4
 		used := false
 		for _, other := range p.ids {
 			used = used || other == id
@@ -147,16 +148,15 @@ func (d *daemon) sendProbes() {
 // takeProbes takes what came of probes.
 func (d *daemon) takeProbes(r probe.Report) {
 	for _, e := range r.Events {
-		switch at := e.At.Time(); e.Kind {
-		case probe.Sent:
+		switch at := e.At.Time(); {
+		case e.Reopen: // never sent, which is not the line's fault
+			d.wantTurn(settleFor) // finds the cable that is there now
+		case e.Kind == probe.Sent:
 			d.machine.Sent(at, e.ID)
-		case probe.Reply:
+		case e.Kind == probe.Reply:
 			d.machine.Reply(at, e.ID, e.RTT)
-		case probe.Failed:
+		case e.Kind == probe.Failed:
 			d.machine.Error(at, e.ID, e.Why)
-		}
-		if e.Reopen {
-			d.wantTurn(settleFor) // which finds the cable that is there now
 		}
 	}
 }

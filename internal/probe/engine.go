@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net/netip"
@@ -18,6 +19,8 @@ const (
 	quiet   = 5 * time.Second
 	variant = 0x000f // the bits of the identifier that change
 )
+
+var errNoSocket = errors.New("the line has no socket yet")
 
 // waitFor is how long a reply is waited for at all.
 const waitFor = 10 * time.Second
@@ -74,7 +77,7 @@ func (e *engine) ask(now Monotonic, k key, o Order) ([]byte, error) {
 	defer e.mu.Unlock()
 	w := e.lines[k]
 	if w == nil {
-		return nil, fmt.Errorf("there is no socket for %s", o.WAN)
+		return nil, errNoSocket
 	}
 	r := &sent{order: o, at: now}
 	if _, err := io.ReadFull(e.random, r.nonce[:]); err != nil {

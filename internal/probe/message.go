@@ -69,8 +69,9 @@ type Event struct {
 	RTT  time.Duration `json:"rtt,omitempty"` // Reply: from the call that sent to the packet's arrival in the kernel
 	Why  string        `json:"why,omitempty"` // Failed: in words
 
-	// Reopen says that the line's socket is of no use any more: its cable is
-	// gone. Send the Config again, with sockets on the cable that is there now.
+	// Reopen says that the probe failed because the line has no socket, or one
+	// that is of no use any more, its cable being gone: that is no news of the
+	// line. Send the Config again, with sockets on the cable that is there now.
 	Reopen bool `json:"reopen,omitempty"`
 }
 

@@ -129,7 +129,7 @@ func (p *prober) send(ctx context.Context, o Order) {
 	if err != nil {
 		ev.Kind, ev.Why = Failed, err.Error()
 		ev.At = monotonic()
-		ev.Reopen = errors.Is(err, unix.ENODEV) || errors.Is(err, unix.ENXIO)
+		ev.Reopen = errors.Is(err, errNoSocket) || errors.Is(err, unix.ENODEV) || errors.Is(err, unix.ENXIO)
 	}
 	p.tell(ctx, ev)
 }
@@ -137,7 +137,7 @@ func (p *prober) send(ctx context.Context, o Order) {
 func (p *prober) write(k key, o Order, ev *Event) error {
 	s := p.sockets[k]
 	if s == nil {
-		return fmt.Errorf("there is no socket for %s", o.WAN)
+		return errNoSocket
 	}
 	ev.At = monotonic()
 	packet, err := p.engine.ask(ev.At, k, o)

@@ -286,7 +286,9 @@ func TestProbesOverCables(t *testing.T) {
 
 	// An order for a line that is not there is told as failed, and harms nothing.
 	order(t, c, Order{ID: 300, WAN: "dsl", Target: netip.MustParseAddr("1.1.1.1")})
-	next(t, events, 300, Failed)
+	if ev := next(t, events, 300, Failed); !ev.Reopen {
+		t.Errorf("the parent is not asked for the socket that is missing: %+v", ev)
+	}
 
 	// The cable is made anew: its socket is of no use, and says so. With new
 	// sockets all is well.
