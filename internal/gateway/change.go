@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"time"
 
@@ -108,16 +107,13 @@ func (d *daemon) put(ctx context.Context, cfg *config.Config, v version, c api.C
 	}
 	d.news = true
 	d.cfg, d.force, d.notes = cfg, d.force.put(v), nil
-	houseBefore := d.world.house
+	before := d.world.house
 	d.world = w
 	d.machine.Configure(start, failoverConfig(cfg))
 	d.turned(start, p, nil)
 	d.wantTurn(settleFor) // what appeared with this turn: ports that moved, addresses of the kernel's
 	d.log.Info("another file is in force", "file", v.From, "by", v.By, "steps", len(p.Steps))
-	err = d.keep(forceFile, d.force)
-	if !maps.Equal(houseBefore.Index, w.house.Index) || houseBefore.ULA != w.house.ULA {
-		err = errors.Join(err, d.keep(houseFile, w.house))
-	}
+	err = errors.Join(d.keep(forceFile, d.force), d.store.Put(w.house.since(before)...))
 	if err != nil {
 		return api.Outcome{}, fmt.Errorf("the file is in force, but will not survive a restart: %w", err)
 	}
@@ -154,6 +150,3 @@ func (d *daemon) Down(ctx context.Context) error {
 
 // Leases lists what the LANs' clients hold.
 func (d *daemon) Leases(context.Context) ([]api.Lease, error) { return []api.Lease{}, nil }
-
-// Refused tells what was refused.
-func (d *daemon) Refused(context.Context, bool, func(api.Refused) error) error { return nil }

@@ -16,6 +16,7 @@ func (d *daemon) sync(ctx context.Context) {
 	d.syncProbe(ctx)
 	d.syncRA(ctx)
 	d.syncDNS(ctx)
+	d.syncRefused(ctx)
 }
 
 // services are all of them, in the order in which the status shows them.
@@ -34,6 +35,9 @@ func (d *daemon) services() []*service {
 	}
 	if d.dns != nil {
 		out = append(out, d.dns.service)
+	}
+	if d.reader != nil {
+		out = append(out, d.reader)
 	}
 	return out
 }

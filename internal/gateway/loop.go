@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net/netip"
 	"os"
-	"reflect"
 	"sync"
 	"time"
 
@@ -16,6 +15,8 @@ import (
 	"weir/internal/config"
 	"weir/internal/failover"
 	"weir/internal/kernel"
+	"weir/internal/refused"
+	"weir/internal/state"
 )
 
 // The pace of the loop.
@@ -33,6 +34,9 @@ type daemon struct {
 	log     *slog.Logger
 	started time.Time
 	k       *kernel.Kernel
+	store   *state.Store
+	items   chan []state.Item // to be stored; closed by close
+	stored  chan struct{}     // closed when all of them are; nil: nobody stores
 
 	cfg   *config.Config
 	force force
@@ -51,11 +55,13 @@ type daemon struct {
 	ended bool // taken down
 	news  bool // the status may be another one
 
-	prober *prober
-	dhcp4  map[string]*dhcp4Client // by WAN
-	ra     *advertiser
-	dns    *dnsServer
-	far    map[string][]netip.Addr // the cables' far ends, by WAN
+	prober  *prober
+	dhcp4   map[string]*dhcp4Client // by WAN
+	ra      *advertiser
+	dns     *dnsServer
+	reader  *service                // of what the firewall refuses
+	refused *refused.Log            // safe for any goroutine
+	far     map[string][]netip.Addr // the cables' far ends, by WAN
 
 	posts chan func() // any goroutine may send
 
@@ -67,15 +73,24 @@ func newDaemon(o Options) *daemon {
 	return &daemon{
 		o: o, log: o.Log, started: time.Now(),
 		dhcp4:   map[string]*dhcp4Client{},
+		refused: refused.NewLog(refusedKept),
 		posts:   make(chan func(), 64),
 		changed: make(chan struct{}),
+		items:   make(chan []state.Item, 256),
 	}
 }
 
-func (d *daemon) close() {
-	if err := d.k.Close(); err != nil {
-		d.log.Error("close the kernel", "err", err)
+// close writes what is still to be stored, and closes all there is.
+func (d *daemon) close() error {
+	var err error
+	if d.stored != nil {
+		close(d.items)
+		<-d.stored
 	}
+	if d.k != nil {
+		err = d.k.Close()
+	}
+	return errors.Join(err, d.store.Close())
 }
 
 // post has the loop run f, unless ctx ends before.
@@ -125,6 +140,8 @@ func (d *daemon) loop(ctx context.Context) error {
 	if err := d.settleHouse(); err != nil {
 		return err
 	}
+	d.stored = make(chan struct{})
+	go d.storeItems()
 	carrier := time.NewTicker(carrierEvery)
 	defer carrier.Stop()
 	wake := time.NewTimer(0)
@@ -199,17 +216,26 @@ func (d *daemon) kernelEvent(kernel.Event) {
 	}
 }
 
-// settleHouse gives the house what d.cfg needs and it lacks, and keeps it.
+// settleHouse gives the house what d.cfg needs and it lacks, and stores it.
 func (d *daemon) settleHouse() error {
 	h, err := settle(d.world.house, d.cfg, rand.Reader)
 	if err != nil {
 		return err
 	}
-	if reflect.DeepEqual(h, d.world.house) {
-		return nil
-	}
+	err = d.store.Put(h.since(d.world.house)...)
 	d.world.house = h
-	return d.keep(houseFile, h)
+	return err
+}
+
+// storeItems stores what the loop wants stored, in order: the disk may be slow,
+// and no turn waits for it.
+func (d *daemon) storeItems() {
+	defer close(d.stored)
+	for items := range d.items {
+		if err := d.store.Put(items...); err != nil {
+			d.log.Error("the state is not stored at the moment, and would not survive a power cut", "err", err)
+		}
+	}
 }
 
 // tell tells the service manager, if there is one.

@@ -9,13 +9,18 @@ import (
 	"weir/internal/config"
 	"weir/internal/failover"
 	"weir/internal/kernel"
+	"weir/internal/state"
 )
 
 // Plan says what c would change, where no daemon runs: from the kernel and what
 // is stored. Nothing is changed, neither of the two.
 func Plan(ctx context.Context, o Options, c *config.Config) (_ api.Outcome, err error) {
 	d := newDaemon(o)
-	d.restore()
+	stored, _, err := state.Read(o.StateDir)
+	if err != nil {
+		return api.Outcome{}, err
+	}
+	d.restore(stored)
 	d.machine = failover.New(failoverConfig(c), d.started)
 	k, err := kernel.Open(kernel.Options{StateDir: o.StateDir, RuntimeDir: o.RuntimeDir, Log: o.Log})
 	if err != nil {

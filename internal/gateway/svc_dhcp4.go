@@ -126,18 +126,5 @@ func (d *daemon) takeLease(name string, r dhcp4.Report) {
 	k.lease = r.Lease
 	d.world.wans[name] = k
 	d.wantTurn(0)
-	if err := d.keep(leaseFile, leases(d.world.wans)); err != nil {
-		d.log.Error("lease is not stored: a restart will ask anew", "wan", name, "err", err)
-	}
-}
-
-// leases are the WANs' leases, as they are stored.
-func leases(wans map[string]wan) map[string]*state.Lease4 {
-	out := map[string]*state.Lease4{}
-	for name, k := range wans {
-		if k.lease != nil {
-			out[name] = k.lease
-		}
-	}
-	return out
+	d.items <- []state.Item{state.KeepWAN(name, r.Lease)}
 }

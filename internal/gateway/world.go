@@ -21,6 +21,7 @@ type world struct {
 	house      house
 	machine    state.Machine
 	wans       map[string]wan
+	names      map[int]string  // main's links by index
 	lans       map[string]link // what carries each LAN; the zero link is not there
 	use4, use6 string
 }
@@ -151,6 +152,12 @@ func (w world) observe(c *config.Config, d desired.Desired, a plan.Actual) world
 		wans[cw.Name] = k
 	}
 	w.wans = wans
+	w.names = map[int]string{}
+	if main != nil {
+		for _, l := range main.Links {
+			w.names[l.Index] = l.Name
+		}
+	}
 	w.lans = make(map[string]link, len(c.LANs))
 	for _, l := range c.LANs {
 		name := lanLink(l)
