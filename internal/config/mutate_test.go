@@ -203,8 +203,8 @@ func mutants(t *testing.T, src string) []mutant {
 	return ms
 }
 
-// misspell makes slips of a word: each letter dropped; and in turn one changed,
-// one doubled, one made a capital, one swapped with the one before.
+// misspell makes slips of a word, one at each letter: dropped, changed, doubled,
+// made a capital and swapped with the one before, in turn; and the last dropped.
 func misspell(s string) []string {
 	var bad []string
 	for i := range len(s) {
@@ -215,17 +215,21 @@ func misspell(s string) []string {
 		case c == '9':
 			next = '0'
 		}
-		bad = append(bad, s[:i]+s[i+1:])
-		switch i % 4 {
+		switch i % 5 {
 		case 0:
-			bad = append(bad, s[:i]+string(next)+s[i+1:])
+			bad = append(bad, s[:i]+s[i+1:])
 		case 1:
-			bad = append(bad, s[:i+1]+s[i:])
+			bad = append(bad, s[:i]+string(next)+s[i+1:])
 		case 2:
-			bad = append(bad, s[:i]+strings.ToUpper(s[i:i+1])+s[i+1:])
+			bad = append(bad, s[:i+1]+s[i:])
 		case 3:
+			bad = append(bad, s[:i]+strings.ToUpper(s[i:i+1])+s[i+1:])
+		case 4:
 			bad = append(bad, s[:i-1]+s[i:i+1]+s[i-1:i]+s[i+1:])
 		}
+	}
+	if len(s) > 0 {
+		bad = append(bad, s[:len(s)-1])
 	}
 	return slices.DeleteFunc(bad, func(b string) bool { return b == s })
 }
@@ -334,7 +338,7 @@ func FuzzParse(f *testing.F) {
 	for _, v := range validFiles(f) {
 		f.Add(v.Src)
 	}
-	for _, s := range []string{"", "\xef\xbb\xbfwan \"a\" {}", "a {", "a = <<X\n", "wan \"a\" { x : 1 }", "lan \"a\" { b = [wan.*, -1e999999999, null] }"} {
+	for _, s := range []string{"", "\xef\xbb\xbfwan \"a\" {}", "a {", "a = <<X\n", "wan \"a\" { x : 1 }", "wan \"a\" { vlan = 1e99999999 }\n", "lan \"a\" { b = [wan.*, -1e999999999, null] }"} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, src []byte) {

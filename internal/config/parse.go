@@ -52,6 +52,14 @@ type checker struct {
 	broken bool
 }
 
+// whole is where a message about the files as such points.
+func (c *checker) whole() hcl.Range {
+	if len(c.files) == 0 {
+		return hcl.Range{}
+	}
+	return hcl.Range{Filename: c.files[0].Name}
+}
+
 // names are the labels of a kind, where they stand.
 type names struct {
 	at    map[string]hcl.Range
