@@ -91,9 +91,10 @@ type line struct {
 
 	mark      time.Time // replies to probes sent before say nothing about now
 	lastReply time.Time
-	waiting   []*asked // sent since mark, unanswered, and no later one answered
-	flight    []*asked // sent, and neither answered nor overdue
-	lastError string   // why the latest probe failed, if it said; cleared by a reply
+	lastSent  time.Time // of what was answered
+	waiting   []*asked  // sent since mark, unanswered, and no later one answered
+	flight    []*asked  // sent, and neither answered nor overdue
+	lastError string    // why the latest probe failed, if it said; cleared by a reply
 	graceFor  time.Time
 	grace     time.Time // nothing is held against the line before
 
@@ -186,7 +187,7 @@ func (l *line) suspect(m *Machine, now time.Time, why string) {
 func (l *line) sent(m *Machine, p *asked) {
 	p.deadline = p.sent.Add(l.rtt.timeout(m.cfg.Timeout))
 	l.flight = append(l.flight, p)
-	if !p.trial && !p.sent.Before(l.mark) && l.verdict != Down && l.verdict != Absent {
+	if !p.trial && !p.sent.Before(l.mark) && p.sent.After(l.lastSent) && l.verdict != Down && l.verdict != Absent {
 		l.waiting = append(l.waiting, p)
 	}
 }
@@ -205,6 +206,9 @@ func (l *line) reply(m *Machine, at time.Time, p *asked, rtt time.Duration) {
 	}
 	if at.After(l.lastReply) {
 		l.lastReply = at
+	}
+	if p.sent.After(l.lastSent) {
+		l.lastSent = p.sent
 	}
 	l.waiting = slices.DeleteFunc(l.waiting, func(q *asked) bool { return !q.sent.After(p.sent) })
 	l.lastError, l.alarmed = "", false

@@ -56,8 +56,8 @@ type Kind uint8
 // The kinds of event.
 const (
 	_      Kind = iota
-	Sent        // it was given to the kernel
-	Reply       // its reply came; if that was quick, perhaps told before Sent
+	Sent        // it was given to the kernel; told 40 ms later, and not at all if a Reply came by then
+	Reply       // its reply came
 	Failed      // it could not be sent, or an ICMP error came back
 )
 
