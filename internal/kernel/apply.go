@@ -71,7 +71,7 @@ var ErrRefused = errors.New("this plan can't be carried out here")
 
 // Apply carries out a plan. When a step fails those before it are undone, in
 // reverse order, and the error is a *StepError. A plan that refuses something
-// changes nothing (ErrRefused). A plan is for the kernel as it was read: if it
+// changes nothing (ErrRefused). The kernel keeps p: it must not be changed afterwards. A plan is for the kernel as it was read: if it
 // has changed since, a step may fail.
 func (k *Kernel) Apply(ctx context.Context, p plan.Plan) error {
 	k.mu.Lock()
