@@ -109,6 +109,7 @@ func (d *daemon) put(ctx context.Context, cfg *config.Config, v version, c api.C
 	d.cfg, d.force, d.notes = cfg, d.force.put(v), nil
 	before := d.world.house
 	d.world = w
+	d.named = false // the search domain may be another
 	d.machine.Configure(start, failoverConfig(cfg))
 	d.turned(start, p, nil)
 	d.wantTurn(settleFor) // what appeared with this turn: ports that moved, addresses of the kernel's

@@ -52,6 +52,7 @@ type daemon struct {
 	retry time.Duration
 	turns api.Turn
 	ready bool // the first turn is done, and systemd knows
+	named bool // the machine's own names were seen to
 	ended bool // taken down
 	news  bool // the status may be another one
 
@@ -179,6 +180,7 @@ func (d *daemon) loop(ctx context.Context) error {
 			d.news = true
 		}
 		d.sendProbes()
+		d.takeNames()
 		if d.news {
 			d.announce()
 			d.news = false

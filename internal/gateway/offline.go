@@ -3,7 +3,6 @@ package gateway
 import (
 	"context"
 	"errors"
-	"path/filepath"
 
 	"weir/internal/api"
 	"weir/internal/config"
@@ -48,11 +47,5 @@ func Down(ctx context.Context, o Options) (err error) {
 
 // down gives the kernel and the resolver back.
 func down(ctx context.Context, o Options, k *kernel.Kernel) error {
-	var f found
-	path := filepath.Join(o.StateDir, resolvFile)
-	err := kept(path, &f)
-	if err == nil {
-		err = resolver{path: resolvConf}.give(f)
-	}
-	return errors.Join(k.Down(ctx), err)
+	return errors.Join(k.Down(ctx), giveNames(o.StateDir))
 }
