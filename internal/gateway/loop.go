@@ -42,6 +42,7 @@ type daemon struct {
 	force force
 	world world
 	notes []string // of the start
+	seen  []string // notes of the last turn's plan
 
 	machine  *failover.Machine
 	adopted  bool             // machine knows what the kernel had in force at the start

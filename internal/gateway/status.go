@@ -26,7 +26,7 @@ func (d *daemon) Status(ctx context.Context) (api.Status, error) {
 		for _, v := range d.services() {
 			s.Services = append(s.Services, v.status())
 		}
-		s.Notes = append(slices.Clone(d.notes), s.Notes...)
+		s.Notes = slices.Concat(d.notes, d.seen, s.Notes)
 		return s, nil
 	})
 }

@@ -107,6 +107,9 @@ func complete4(c config.WAN, k wan) (ok bool, why string) {
 	case len(l.Addr) == 0:
 		return false, "no lease yet"
 	case !slices.ContainsFunc(l.Routes, func(r state.Route) bool { return r.Dst.Bits() == 0 }):
+		if k.lease != nil && k.lease.Note != "" {
+			return false, k.lease.Note // says why, and what helps
+		}
 		return false, "the lease has no default route"
 	}
 	return true, ""
