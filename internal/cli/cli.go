@@ -141,6 +141,7 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 		root.AddCommand(c)
 	}
 	root.AddCommand(versionCmd(), workerCmd(), labCmd())
+	root.SetHelpCommand(helpCmd())
 	for _, c := range root.Commands() {
 		c.Args = wrongArgs(c.Args)
 	}

@@ -194,6 +194,9 @@ func (c *checker) collectNames(bodies []*hclsyntax.Body) {
 	collect = func(def *block, b *hclsyntax.Body) {
 		for _, s := range b.Blocks {
 			d := def.block(s.Type)
+			if d == nil { // a slip in the type is told once, not at each that points here
+				d = def.block(nearest(s.Type, blockNames(def.blocks)))
+			}
 			if d == nil || d.later {
 				continue
 			}
