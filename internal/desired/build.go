@@ -102,7 +102,7 @@ func (b *build) makeLANs() []lan {
 			l.link = parts[0].Name
 		} else {
 			for i := range parts {
-				parts[i].Master, parts[i].AddrGen = l.link, addrGenNone
+				parts[i].Master = l.link
 			}
 			l.links = []Link{{Name: l.link, Kind: Bridge, Up: true, OwnAddrs: true}}
 		}
@@ -163,9 +163,6 @@ func (b *build) makeWANs() []wan {
 		if c.VLAN != 0 {
 			w.link.Kind, w.link.Parent, w.link.VID = VLAN, c.Interface, c.VLAN
 			w.link.Name = c.Name
-			if c.Name == CableInner {
-				w.link.Name = vlanName(c.Interface, c.VLAN)
-			}
 			if w.absent = !b.st.Machine.VLAN; w.absent {
 				b.note("wan %q is VLAN %d, and this kernel has no VLANs (CONFIG_VLAN_8021Q): its port is left out", c.Name, c.VLAN)
 			}

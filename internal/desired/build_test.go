@@ -17,7 +17,7 @@ import (
 	"weir/internal/state"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew; read the diff: it is the firewall")
+var update = flag.Bool("update", false, "write the golden files anew; read the diff")
 
 // house parses a file of testdata, and gives a state in which all its lines
 // work: what the file leaves to an ISP is made up, told apart by the line's
@@ -99,10 +99,9 @@ func render(d desired.Desired) string {
 				fmt.Fprintf(&b, "%s%s\n", strings.ToLower(v.Index(i).Type().Name()), fields(v.Index(i)))
 			}
 		}
-		for _, s := range n.Table.Sets {
+		for _, s := range n.Table.Sets { // the text is internal/ruleset's to hold
 			fmt.Fprintf(&b, "set %s { %s }\n", s.Name, strings.Join(s.Elements, ", "))
 		}
-		b.WriteString(n.Table.Text)
 	}
 	return b.String()
 }

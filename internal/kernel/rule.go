@@ -1,7 +1,6 @@
 package kernel
 
 import (
-	"encoding/hex"
 	"fmt"
 	"strings"
 
@@ -105,9 +104,7 @@ func parseRule(b []byte) (plan.Rule, error) {
 	if r.Action != desired.Unicast {
 		r.Table = 0
 	}
-	if r.Other = strings.Join(other, ", "); r.Other != "" {
-		r.Raw = hex.EncodeToString(b)
-	}
+	r.Other = strings.Join(other, ", ")
 	return r, err
 }
 
@@ -120,13 +117,6 @@ func (s *space) deleteRule(r plan.Rule) error {
 }
 
 func (s *space) ruleRequest(typ netlink.HeaderType, flags netlink.HeaderFlags, r plan.Rule) error {
-	if r.Raw != "" {
-		raw, err := hex.DecodeString(r.Raw)
-		if err != nil {
-			return err
-		}
-		return request(s.route, typ, flags, raw)
-	}
 	family := uint8(unix.AF_INET)
 	if r.V6 {
 		family = unix.AF_INET6

@@ -92,12 +92,9 @@ type DeleteLink struct {
 // Lost is what the kernel drops of itself when a link goes or moves.
 type Lost struct {
 	Up      bool
-	Addrs   []Addr
+	Addrs   []desired.Addr
 	Routes  []Route
 	Members []string // of a bridge
-	Sysctls []desired.Sysctl
-	MAC     string
-	Far     *Lost // what the other end of a cable loses
 }
 
 // MoveLink moves a port to another namespace. It arrives down and bare.
@@ -113,7 +110,6 @@ type SetLink struct {
 	NS, Link string
 	Old, New LinkAttrs
 	Bounce   bool // the link is up and has to go down for it
-	Lost     Lost // if it goes down
 }
 
 // LinkAttrs are attributes of a link that can be set.
@@ -130,15 +126,14 @@ type LinkAttrs struct {
 // another length.
 type PutAddr struct {
 	NS  string
-	Old *Addr // nil: there is none
-	New Addr
+	Old *desired.Addr // nil: there is none
+	New desired.Addr
 }
 
 // DeleteAddr takes an address from a link. Other addresses of its network stay.
 type DeleteAddr struct {
 	NS   string
-	Addr Addr
-	Lost []Route // routes that have it as source
+	Addr desired.Addr
 }
 
 // PutRoute adds New, or puts it in Old's place without a gap.

@@ -66,10 +66,9 @@ func Card(h House, w WAN) Table {
 			through.add("out.lans"+f.digit, "iifname", cable, "oifname", port, lans(f, "saddr"), "accept")
 		}
 	}
-	through.add("in", "iifname", port, "oifname", cable, fmt.Sprintf("meta mark and 0x%03x == 0x%03x accept", MarkHome, MarkHome))
+	through.add("in", "iifname", port, "oifname", cable, marked(), "accept")
 
 	here := t.chain("here", "filter hook input priority 0; policy drop")
-	here.add("lo", "iifname \"lo\" accept")
 	here.add("nd", "icmpv6 type { 130, 134, 135, 136, 137 } accept")
 	here.add("ping4", "iifname", port, "icmp type 8 limit rate 100/second burst 50 packets accept")
 	here.add("ping6", "iifname", port, "icmpv6 type 128 limit rate 100/second burst 50 packets accept")
@@ -79,8 +78,8 @@ func Card(h House, w WAN) Table {
 
 	// What this namespace says itself: discovery, echo replies, errors, DHCP.
 	leave := t.chain("leave", "filter hook output priority 0; policy drop")
-	leave.add("leave.lo", "oifname \"lo\" accept")
-	leave.add("leave.cable", "oifname", cable, "meta l4proto { 1, 58 } accept")
+	leave.add("leave.home", marked(), "accept") // the link is still the one from before it was marked
+	leave.add("leave.cable", "oifname", cable, "icmpv6 type { 131, 132, 135, 136, 143 } accept")
 	leave.add("leave.icmp", "oifname", port, "ip saddr @own4 icmp type { 0, 3, 11, 12 } accept")
 	leave.add("leave.icmpv6", "oifname", port, "icmpv6 type { 1, 2, 3, 4, 129, 131, 132, 133, 135, 136, 143 } accept")
 	if w.DHCP4 {
@@ -97,3 +96,6 @@ func Card(h House, w WAN) Table {
 
 // home is the statement that sends a packet over the cable.
 func home() string { return mark("meta", MarkHome) + " accept" }
+
+// marked matches what home marked.
+func marked() string { return fmt.Sprintf("meta mark and 0x%03x == 0x%03x", MarkHome, MarkHome) }

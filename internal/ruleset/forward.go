@@ -25,41 +25,50 @@ func (m *mainTable) forward(asked, hairpin *chain, fwd config.Forward) {
 	name := "forward." + fwd.Name
 	count := m.counter(name)
 	for _, f := range families() {
-		to := fwd.To4
-		if f == v6 {
-			to = m.Config.ForwardTo6(&fwd, m.ULA)
-		}
+		to := m.target(fwd, f)
 		if !to.IsValid() {
 			continue
 		}
-		from := []match{{}}
+		from, inside := []match{{}}, []match{{}}
 		if fwd.From != nil {
-			from = byAddress(m.ends(fwd.From).addr, "saddr")
+			limit := m.ends(fwd.From).addr
+			from = byAddress(limit, "saddr")
+			inside = byAddress(slices.DeleteFunc(limit, func(p netip.Prefix) bool {
+				return !slices.ContainsFunc(m.lanPrefixes(), p.Overlaps)
+			}), "saddr")
 		}
-		from = pairs(from, []match{{f.nfproto, f.digit}})
-		n := 0
-		for _, o := range openings(fwd, to) {
-			for _, s := range from {
-				id := name + f.digit + nth(n)
-				n++
-				act := strings.Join([]string{s.text, o.match, count, "dnat", f.word, "to", o.to}, " ")
+		for i, o := range openings(fwd, to) {
+			act := strings.Join([]string{o.match, count, "dnat", f.word, "to", o.to}, " ")
+			id := name + f.digit + nth(i)
+			for _, s := range pairs(from, []match{{f.nfproto, f.digit}}) {
 				if all {
-					asked.add(id, act)
+					asked.add(id, s.text, act)
 				} else {
-					asked.add(id, oneOf("iifname", quoted(on)), act)
+					asked.add(id, oneOf("iifname", quoted(on)), s.text, act)
 				}
-				switch {
-				case !fwd.Hairpin:
-				case all:
-					hairpin.add(id+".hairpin", act)
-				default:
-					for _, w := range on {
-						hairpin.add(id+".hairpin."+w, fmt.Sprintf("%s daddr @wan%s.%s", f.word, f.digit, w), act)
-					}
+			}
+			if !fwd.Hairpin {
+				continue
+			}
+			for _, s := range pairs(inside, []match{{f.nfproto, f.digit}}) {
+				if all {
+					hairpin.add(id+".hairpin", s.text, act)
+					continue
+				}
+				for _, w := range on {
+					hairpin.add(id+".hairpin."+w, fmt.Sprintf("%s daddr @wan%s.%s", f.word, f.digit, w), s.text, act)
 				}
 			}
 		}
 	}
+}
+
+// target is where a forward leads in a family; invalid: it doesn't exist there.
+func (m *mainTable) target(fwd config.Forward, f family) netip.Addr {
+	if f == v4 {
+		return fwd.To4
+	}
+	return m.Config.ForwardTo6(&fwd, m.ULA)
 }
 
 // opening is the part of a forward that one rule can say.

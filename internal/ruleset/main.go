@@ -19,6 +19,7 @@ func Main(h House) Table {
 	m := mainTable{House: h, table: &table{}}
 	m.sets()
 	m.marks()
+	m.seen()
 	m.translateIn()
 	m.translateOut()
 	m.through()
@@ -69,11 +70,13 @@ func (m *mainTable) marks() {
 		return
 	}
 	zone := m.chain("zone", "filter hook prerouting priority -300; policy accept")
+	var zones []string
 	for _, w := range m.WANs {
-		// Two lines may have one and the same address: a peer's connections by
-		// one and by the other differ in nothing else.
-		zone.add("zone."+w.Name, fmt.Sprintf("iifname %q ct original zone set %d", w.Name, w.Index))
+		zones = append(zones, fmt.Sprintf("%q : %d", w.Name, w.Index))
 	}
+	// Two lines may have one and the same address: a peer's connections by one
+	// and by the other differ in nothing else.
+	zone.add("zone", oneOf("iifname", m.cables()), "ct original zone set iifname map { "+strings.Join(zones, ", ")+" }")
 	var lines []string
 	for _, w := range m.WANs {
 		lines = append(lines, fmt.Sprintf("0x%03x : goto pin.%s", w.Index, w.Name),
@@ -157,7 +160,7 @@ func (m *mainTable) toSelf(asked *chain, r config.Rule) {
 			cables = append(cables, w.Name)
 		}
 	}
-	sources := byAddress(from.addr, "saddr")
+	sources := byAddress(from.outside(), "saddr")
 	if len(cables) > 0 {
 		sources = append(sources, match{text: oneOf("iifname", quoted(cables))})
 	}
@@ -182,16 +185,17 @@ func (m *mainTable) toSelf(asked *chain, r config.Rule) {
 func (m *mainTable) translateOut() {
 	out := m.chain("translate_out", "nat hook postrouting priority 100; policy accept")
 	for _, l := range m.LANs {
-		// Client and target share a LAN: answered directly, the client would
-		// not know the answer as one.
-		out.add("hairpin.back."+l.Name, fmt.Sprintf("iifname %q oifname %q ct status dnat masquerade", l.Link, l.Link))
-		if len(m.WANs) == 0 {
-			continue
+		fwds := slices.DeleteFunc(slices.Clone(m.Config.Forwards), func(f config.Forward) bool { return f.LAN != l.Name })
+		if slices.ContainsFunc(fwds, func(f config.Forward) bool { return f.Hairpin }) {
+			// Client and target share a LAN: answered directly, the client would
+			// not know the answer as one.
+			out.add("hairpin.back."+l.Name, fmt.Sprintf("iifname %q oifname %q ct status dnat masquerade", l.Link, l.Link))
 		}
 		// A peer outside whose address lies in the LAN's own network: the
 		// answer would be looked for in the LAN.
 		for _, f := range families() {
-			if nets := f.of(l.Addr); len(nets) > 0 {
+			nets := f.of(l.Addr)
+			if len(m.WANs) > 0 && len(nets) > 0 && slices.ContainsFunc(fwds, func(fwd config.Forward) bool { return m.target(fwd, f).IsValid() }) {
 				out.add("overlap"+f.digit+"."+l.Name, oneOf("iifname", m.cables()), fmt.Sprintf("oifname %q", l.Link),
 					oneOf(f.word+" saddr", nets), "masquerade")
 			}
@@ -221,15 +225,10 @@ func (m *mainTable) through() {
 		cables := anyOf(m.cables())
 		c.add("invalid.in", "iifname", cables, "ct state invalid", m.counter("invalid.in"), "drop")
 		c.add("invalid.out", "oifname", cables, "ct state invalid meta l4proto 6", m.counter("invalid.out"), "reject with tcp reset")
-		c.add("invalid.out.other", "oifname", cables, "ct state invalid drop")
+		c.add("invalid.out.other", "oifname", cables, "ct state invalid", m.counter("invalid.out.other"), "drop")
 	}
 	c.add("source", "iifname vmap", m.perZone("from"))
 	if len(m.WANs) > 0 {
-		not := ""
-		if len(m.LANs) > 0 {
-			not = "oifname != " + anyOf(m.lanLinks())
-		}
-		c.add("transit", "iifname", anyOf(m.cables()), not, "iifname vmap", m.perWAN("closed"))
 		for _, f := range families() {
 			if len(m.LANs) > 0 {
 				c.add("unclaimed"+f.digit, "iifname", anyOf(m.lanLinks()), f.word, "daddr @own"+f.digit, "ct status & dnat == 0 goto unclaimed")
@@ -259,9 +258,10 @@ func (m *mainTable) through() {
 // here judges what is for the gateway itself. What comes from links that are
 // not weir's is let alone: the ssh session of whoever starts it may be among it.
 func (m *mainTable) here() {
-	c := m.chain("here", "filter hook input priority 0; policy accept")
+	c := m.chain("here", "filter hook input priority 0; policy drop")
 	ours := m.ours()
 	if len(ours) == 0 {
+		c.add("here.stranger", "accept")
 		return
 	}
 	c.add("here.stranger", "iifname !=", anyOf(ours), "accept")
@@ -312,14 +312,6 @@ func (m *mainTable) perZone(prefix string) string {
 			to = "closed.wan." + w.Name
 		}
 		out = append(out, fmt.Sprintf("%q : jump %s", w.Name, to))
-	}
-	return "{ " + strings.Join(out, ", ") + " }"
-}
-
-func (m *mainTable) perWAN(prefix string) string {
-	var out []string
-	for _, w := range m.WANs {
-		out = append(out, fmt.Sprintf("%q : jump %s.wan.%s", w.Name, prefix, w.Name))
 	}
 	return "{ " + strings.Join(out, ", ") + " }"
 }

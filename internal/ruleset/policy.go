@@ -19,12 +19,15 @@ type match struct {
 
 // ends is what one side of a rule names, sorted by how nft can ask for it.
 type ends struct {
-	any  bool
-	self bool
-	link []string       // links of LANs and cables
-	addr []netip.Prefix // of both families
-	mac4 []string       // devices known by MAC, in the families in which they have no fixed address
-	mac6 []string
+	any   bool
+	self  bool
+	link  []string       // links of LANs and cables
+	addr  []netip.Prefix // of both families
+	mac4  []string       // devices known by MAC, in the families in which they have no fixed address
+	mac6  []string
+	host4 []string // the same devices by name
+	host6 []string
+	lans  []LAN // of the house, to tell whose address one is
 }
 
 // anywhere resolves a rule's from or to, which is any when unsaid.
@@ -37,7 +40,7 @@ func (h House) anywhere(places []config.Place) ends {
 
 // ends resolves places.
 func (h House) ends(places []config.Place) ends {
-	var e ends
+	e := ends{lans: h.LANs}
 	for _, p := range h.Config.Expand(places) {
 		if !p.IsRef() {
 			e.addr = append(e.addr, p.Prefix.Masked())
@@ -66,24 +69,21 @@ func (h House) ends(places []config.Place) ends {
 }
 
 // host adds a device: its fixed addresses, and its MAC in a family where it
-// has none. An empty name is every host of the house.
+// has none.
 func (h House) host(name string, e *ends) {
-	for _, lan := range h.Config.LANs {
-		for _, host := range lan.Hosts {
-			if name != "" && name != host.Name {
-				continue
-			}
-			addrs := h.Config.HostAddrs(&host, h.ULA)
-			for _, a := range addrs {
-				e.addr = append(e.addr, single(a))
-			}
-			if !slices.ContainsFunc(addrs, v4.holds) {
-				e.mac4 = append(e.mac4, host.MAC...)
-			}
-			if !slices.ContainsFunc(addrs, v6.holds) {
-				e.mac6 = append(e.mac6, host.MAC...)
-			}
-		}
+	host := h.Config.Host(name)
+	if host == nil {
+		return
+	}
+	addrs := h.Config.HostAddrs(host, h.ULA)
+	for _, a := range addrs {
+		e.addr = append(e.addr, single(a))
+	}
+	if !slices.ContainsFunc(addrs, v4.holds) {
+		e.mac4, e.host4 = append(e.mac4, host.MAC...), append(e.host4, host.Name)
+	}
+	if !slices.ContainsFunc(addrs, v6.holds) {
+		e.mac6, e.host6 = append(e.mac6, host.MAC...), append(e.host6, host.Name)
 	}
 }
 
@@ -97,7 +97,12 @@ func (e ends) sources() []match {
 	if len(e.link) > 0 {
 		out = append(out, match{text: oneOf("iifname", quoted(unique(e.link)))})
 	}
-	out = append(out, byAddress(e.addr, "saddr")...)
+	out = append(out, byAddress(e.outside(), "saddr")...)
+	// What is an address of the house comes from its LAN: outside, where an ISP
+	// uses the same range, it is somebody else's.
+	for _, l := range e.lans {
+		out = append(out, pairs([]match{{text: oneOf("iifname", quoted([]string{l.Link}))}}, byAddress(e.within(l), "saddr"))...)
+	}
 	for _, m := range []struct {
 		f   family
 		mac []string
@@ -109,7 +114,22 @@ func (e ends) sources() []match {
 	return out
 }
 
-// destinations are the matches of a rule's to in the forward hook.
+// within are the addresses that are of LAN l.
+func (e ends) within(l LAN) []netip.Prefix {
+	return slices.DeleteFunc(slices.Clone(e.addr), func(p netip.Prefix) bool { return !covered(p, l.Addr) })
+}
+
+// outside are the addresses that are of no LAN alone.
+func (e ends) outside() []netip.Prefix {
+	var nets []netip.Prefix
+	for _, l := range e.lans {
+		nets = append(nets, l.Addr...)
+	}
+	return slices.DeleteFunc(slices.Clone(e.addr), func(p netip.Prefix) bool { return covered(p, nets) })
+}
+
+// destinations are the matches of a rule's to in the forward hook. A device
+// without a fixed address is looked up among what it was seen to use.
 func (e ends) destinations() []match {
 	if e.any {
 		return []match{{}}
@@ -118,7 +138,14 @@ func (e ends) destinations() []match {
 	if len(e.link) > 0 {
 		out = append(out, match{text: oneOf("oifname", quoted(unique(e.link)))})
 	}
-	return append(out, byAddress(e.addr, "daddr")...)
+	out = append(out, byAddress(e.addr, "daddr")...)
+	for _, h := range e.host4 {
+		out = append(out, match{"ip daddr @" + seenSet(v4, h), v4.digit})
+	}
+	for _, h := range e.host6 {
+		out = append(out, match{"ip6 daddr @" + seenSet(v6, h), v6.digit})
+	}
+	return out
 }
 
 // here are the matches of a rule's to in the input hook: self, or the
@@ -139,7 +166,12 @@ func (e ends) here(own []netip.Prefix) []match {
 func byAddress(prefixes []netip.Prefix, side string) []match {
 	var out []match
 	for _, f := range families() {
-		if words := f.of(disjoint(prefixes)); len(words) > 0 {
+		words := f.of(disjoint(prefixes))
+		switch {
+		case len(words) == 0:
+		case slices.Contains(words, f.everything):
+			out = append(out, match{f.nfproto, f.digit}) // nft knows no /0 in a set
+		default:
 			out = append(out, match{oneOf(f.word+" "+side, words), f.digit})
 		}
 	}

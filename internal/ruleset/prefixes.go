@@ -58,4 +58,9 @@ func inside(a netip.Addr, prefixes []netip.Prefix) bool {
 	return slices.ContainsFunc(prefixes, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
+// covered says whether one of nets holds all of p.
+func covered(p netip.Prefix, nets []netip.Prefix) bool {
+	return slices.ContainsFunc(nets, func(n netip.Prefix) bool { return n.Bits() <= p.Bits() && n.Contains(p.Addr()) })
+}
+
 func single(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }

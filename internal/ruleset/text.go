@@ -112,11 +112,13 @@ type family struct {
 	digit   string // suffix of our sets
 	typ     string // set type
 	nfproto string
+	// everything is the prefix of all addresses.
+	everything string
 }
 
 var (
-	v4 = family{"ip", "4", "ipv4_addr", "meta nfproto ipv4"}
-	v6 = family{"ip6", "6", "ipv6_addr", "meta nfproto ipv6"}
+	v4 = family{"ip", "4", "ipv4_addr", "meta nfproto ipv4", "0.0.0.0/0"}
+	v6 = family{"ip6", "6", "ipv6_addr", "meta nfproto ipv6", "::/0"}
 )
 
 func families() [2]family { return [2]family{v4, v6} }

@@ -1,5 +1,0 @@
-package rehearse_test
-
-import "weir/internal/rehearse"
-
-var saboteurs = rehearse.Saboteurs{}

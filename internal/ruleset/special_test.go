@@ -1,0 +1,421 @@
+package ruleset_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ti-mo/conntrack"
+	"golang.org/x/net/icmp"
+	"golang.org/x/net/ipv4"
+	"golang.org/x/net/ipv6"
+	"golang.org/x/sys/unix"
+
+	"weir/internal/netns"
+)
+
+// special asks what a row cannot say.
+func (w *world) special(round int) map[string]string {
+	var (
+		mu    sync.Mutex
+		wrong = map[string]string{}
+		wg    sync.WaitGroup
+	)
+	for name, f := range map[string]func(int) error{
+		"the same peer by two lines that have one address": w.twins,
+		"a connection nobody knows, to the outside":        w.unknownOut,
+		"a connection nobody knows, from outside":          w.unknownIn,
+		"a stray echo reply to the outside":                w.strayReply,
+		"a client without an address asks DHCP":            w.broadcast,
+		"a link's own ICMPv6 is not forwarded":             w.nodeInfo,
+		"talk to everyone":                                 w.chatter,
+	} {
+		wg.Go(func() {
+			if err := f(round); err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				wrong[name] = err.Error()
+			}
+		})
+	}
+	wrongMTU := pathMTUs("fiber", 1400)
+	wg.Wait()
+	maps.Copy(wrong, wrongMTU)
+	return wrong
+}
+
+// pathMTUs sees that pc learns how long a packet a line takes.
+func pathMTUs(line string, want int) map[string]string {
+	wrong := map[string]string{}
+	for _, to := range []string{"192.0.2.90", "2001:db8:80::90"} {
+		if err := pathMTU("pc", to, want); err != nil {
+			wrong["path MTU by "+line+" to "+to] = err.Error()
+		}
+	}
+	return wrong
+}
+
+// dial connects in a namespace. local is "", an address, an address and port,
+// or %LINK to bind to a link.
+func dial(ns, network, local, to string) (c net.Conn, err error) {
+	ctx, stop := context.WithTimeout(context.Background(), patience)
+	defer stop()
+	err = netns.Do(ns, func() error {
+		link, bound := strings.CutPrefix(local, "%")
+		if !bound {
+			link = ""
+		}
+		d := net.Dialer{Control: reuse(link).Control}
+		if local != "" && !bound {
+			at, err := netip.ParseAddrPort(local)
+			if err != nil {
+				at = netip.AddrPortFrom(netip.MustParseAddr(local), 0)
+			}
+			if network == "tcp" {
+				d.LocalAddr = net.TCPAddrFromAddrPort(at)
+			} else {
+				d.LocalAddr = net.UDPAddrFromAddrPort(at)
+			}
+		}
+		c, err = d.DialContext(ctx, network, to)
+		return err
+	})
+	return c, err
+}
+
+// say says something on a connection and returns the answer.
+func say(c net.Conn, what string) (string, error) {
+	_ = c.SetDeadline(time.Now().Add(patience))
+	if _, err := fmt.Fprint(c, what); err != nil {
+		return "", err
+	}
+	buf := make([]byte, 2048)
+	n, err := c.Read(buf)
+	return string(buf[:n]), err
+}
+
+// hangUp ends a connection at once, so that its port can be used again.
+func hangUp(c net.Conn) {
+	if t, ok := c.(*net.TCPConn); ok {
+		_ = t.SetLinger(0)
+	}
+	c.Close()
+}
+
+// flows are connections kept open.
+type flows []flow
+
+type flow struct {
+	name string
+	c    net.Conn
+	err  error
+	want string
+}
+
+// openFlows opens connections by the line in use, and in by it.
+func (w *world) openFlows(line string) flows {
+	own4, own6 := "198.51.100.10", "2001:db8:1::10"
+	if line == "lte" {
+		own4, own6 = "203.0.113.10", "2001:db8:2::10"
+	}
+	var out flows
+	for _, f := range []struct{ name, from, network, to, want string }{
+		{"pc's connection", "pc", "tcp", "192.0.2.80:7000", "inet:7000 for " + own4},
+		{"pc's connection, IPv6", "pc", "tcp", "[2001:db8:80::80]:7000", "inet:7000 for " + own6},
+		{"pc's datagrams", "pc", "udp", "192.0.2.80:7000", "inet:7000 for " + own4},
+		{"the gateway's connection", "", "tcp", "192.0.2.80:7000", "inet:7000 for " + own4},
+		{"a connection from outside", "inet", "tcp", own4 + ":80", "nas:80 for "},
+	} {
+		c, err := dial(f.from, f.network, "", f.to)
+		if err == nil {
+			var got string
+			if got, err = say(c, "flow"); err == nil && !strings.HasPrefix(got, f.want) {
+				err = fmt.Errorf("got %q, want %q", got, f.want)
+			}
+		}
+		out = append(out, flow{f.name + " by " + line, c, err, f.want})
+	}
+	return out
+}
+
+// still asks each again, and ends it.
+func (fs flows) still(when string) map[string]string {
+	wrong := map[string]string{}
+	for _, f := range fs {
+		if f.c != nil {
+			defer hangUp(f.c)
+		}
+		if f.err != nil {
+			wrong[f.name] = f.err.Error()
+			continue
+		}
+		if got, err := say(f.c, "flow"); err != nil || !strings.HasPrefix(got, f.want) {
+			wrong[f.name+", "+when] = fmt.Sprintf("got %q (%v), want %q", got, err, f.want)
+		}
+	}
+	return wrong
+}
+
+// twins connects twice to one address that both lines have, by one line and by
+// the other, from one address and port.
+func (w *world) twins(round int) error {
+	local := fmt.Sprintf("10.0.1.2:%d", 40000+round)
+	for _, from := range []string{"inet", "isp2"} {
+		c, err := dial(from, "tcp", local, "198.51.100.99:80")
+		if err != nil {
+			return fmt.Errorf("by %s: %w", from, err)
+		}
+		defer hangUp(c)
+		if got, err := say(c, "twin"); err != nil || !strings.HasPrefix(got, "nas:80 for 10.0.1.2") {
+			return fmt.Errorf("by %s: got %q (%w)", from, got, err)
+		}
+	}
+	return nil
+}
+
+// forgetFlow deletes the conntrack entry of a connection in main.
+func forgetFlow(c net.Conn) error {
+	from, to := c.LocalAddr().(*net.TCPAddr).AddrPort(), c.RemoteAddr().(*net.TCPAddr).AddrPort()
+	return netns.Do("", func() error {
+		n, err := conntrack.Dial(nil)
+		if err != nil {
+			return err
+		}
+		defer n.Close()
+		all, err := n.Dump(nil)
+		if err != nil {
+			return err
+		}
+		for _, f := range all {
+			t := f.TupleOrig
+			if t.Proto.Protocol == unix.IPPROTO_TCP && netip.AddrPortFrom(t.IP.SourceAddress, t.Proto.SourcePort) == from && netip.AddrPortFrom(t.IP.DestinationAddress, t.Proto.DestinationPort) == to {
+				return n.Delete(f)
+			}
+		}
+		return fmt.Errorf("no entry of %s to %s", from, to)
+	})
+}
+
+// unknownOut says something on a connection whose entry is gone: a reset must
+// come at once.
+func (w *world) unknownOut(int) error {
+	c, err := dial("pc", "tcp", "", "192.0.2.80:7000")
+	if err != nil {
+		return err
+	}
+	defer hangUp(c)
+	if err := forgetFlow(c); err != nil {
+		return err
+	}
+	if got, err := say(c, "unknown"); !errors.Is(err, unix.ECONNRESET) {
+		return fmt.Errorf("got %q (%v), want a reset", got, err)
+	}
+	return nil
+}
+
+// unknownIn does so from outside: silence.
+func (w *world) unknownIn(int) error {
+	c, err := dial("inet", "tcp", "", "198.51.100.10:443")
+	if err != nil {
+		return err
+	}
+	defer hangUp(c)
+	if err := forgetFlow(c); err != nil {
+		return err
+	}
+	if got, err := say(c, "unknown"); !errors.Is(err, os.ErrDeadlineExceeded) {
+		return fmt.Errorf("got %q (%v), want silence", got, err)
+	}
+	return nil
+}
+
+// strayReply sends the answer to an echo request nobody made: a counter must see it.
+func (w *world) strayReply(int) error {
+	return netns.Do("pc", func() error {
+		c, err := icmp.ListenPacket("ip4:icmp", "")
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		msg, err := (&icmp.Message{Type: ipv4.ICMPTypeEchoReply, Body: &icmp.Echo{ID: 9, Seq: 9}}).Marshal(nil)
+		if err != nil {
+			return err
+		}
+		_, err = c.WriteTo(msg, &net.IPAddr{IP: net.IPv4(192, 0, 2, 80)})
+		return err
+	})
+}
+
+// pathMTU sends a datagram that is too long for a line and waits for the kernel
+// to learn how long it may be.
+func pathMTU(ns, to string, want int) error {
+	c, err := dial(ns, "udp", "", net.JoinHostPort(to, "7000"))
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	raw, err := c.(*net.UDPConn).SyscallConn()
+	if err != nil {
+		return err
+	}
+	level, discover, mtu := unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_MTU
+	if strings.Contains(to, ":") {
+		level, discover, mtu = unix.IPPROTO_IPV6, unix.IPV6_MTU_DISCOVER, unix.IPV6_MTU
+	}
+	if err := control(raw, func(fd int) error { return unix.SetsockoptInt(fd, level, discover, unix.IP_PMTUDISC_DO) }); err != nil {
+		return err
+	}
+	learnt := 0
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
+		_, _ = c.Write(make([]byte, 1440))
+		_ = c.SetReadDeadline(time.Now().Add(patience / 20))
+		_, _ = c.Read(make([]byte, 2048)) // the error comes this way too
+		if err := control(raw, func(fd int) (err error) { learnt, err = unix.GetsockoptInt(fd, level, mtu); return err }); err != nil {
+			return err
+		}
+		if learnt == want {
+			return nil
+		}
+	}
+	return fmt.Errorf("the path to %s takes %d bytes, want %d", to, learnt, want)
+}
+
+func control(raw syscall.RawConn, f func(fd int) error) (err error) {
+	e := raw.Control(func(fd uintptr) { err = f(int(fd)) })
+	return errors.Join(e, err)
+}
+
+// serveBroadcast hears DHCP requests on a link of the gateway.
+func (s *servers) serveBroadcast(tb testing.TB, link string) {
+	tb.Helper()
+	if err := netns.Do("", func() error {
+		u, err := reuse(link).ListenPacket(context.Background(), "udp4", "0.0.0.0:67")
+		if err != nil {
+			return err
+		}
+		tb.Cleanup(func() { u.Close() })
+		go s.udp(u, "DHCP")
+		return nil
+	}); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// broadcast sends what a client does that has no address yet.
+func (w *world) broadcast(round int) error {
+	token := fmt.Sprintf("discover.%d", round)
+	err := netns.Do("guest", func() error {
+		link, err := net.InterfaceByName("e0")
+		if err != nil {
+			return err
+		}
+		fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM, 0)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(fd)
+		udp := []byte{0, 68, 0, 67, 0, byte(8 + len(token)), 0, 0}
+		head, err := (&ipv4.Header{Version: 4, Len: 20, TotalLen: 28 + len(token), TTL: 64, Protocol: 17, Src: net.IPv4zero, Dst: net.IPv4bcast}).Marshal()
+		if err != nil {
+			return err
+		}
+		sum := 0
+		for i := 0; i < 20; i += 2 {
+			sum += int(head[i])<<8 | int(head[i+1])
+		}
+		sum = sum>>16 + sum&0xffff
+		head[10], head[11] = ^byte(sum>>8), ^byte(sum)
+		return unix.Sendto(fd, append(append(head, udp...), token...), 0, &unix.SockaddrLinklayer{
+			Protocol: 0x0008, Ifindex: link.Index, Halen: 6, Addr: [8]byte{255, 255, 255, 255, 255, 255}, // ETH_P_IP in network order
+		})
+	})
+	if err != nil {
+		return err
+	}
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(patience / 40) {
+		if w.who(token) != "" {
+			return nil
+		}
+	}
+	return errors.New("the gateway did not hear it")
+}
+
+// serveNodeInfo notes ICMPv6 node information queries (RFC 4620) that a namespace gets.
+func (s *servers) serveNodeInfo(tb testing.TB, ns string) {
+	tb.Helper()
+	if err := netns.Do(ns, func() error {
+		c, err := icmp.ListenPacket("ip6:ipv6-icmp", "::")
+		if err != nil {
+			return err
+		}
+		tb.Cleanup(func() { c.Close() })
+		go func() {
+			buf := make([]byte, 2048)
+			for {
+				n, _, err := c.ReadFrom(buf)
+				if err != nil {
+					return
+				}
+				if n > 8 && buf[0] == 139 {
+					s.note(string(buf[8:n]), ns)
+				}
+			}
+		}()
+		return nil
+	}); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// nodeInfo sends pc's node information query to another LAN.
+func (w *world) nodeInfo(round int) error {
+	token := fmt.Sprintf("nodeinfo.%d", round)
+	err := netns.Do("pc", func() error {
+		c, err := icmp.ListenPacket("ip6:ipv6-icmp", "")
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		msg, err := (&icmp.Message{Type: ipv6.ICMPType(139), Body: &icmp.RawBody{Data: append(make([]byte, 4), token...)}}).Marshal(nil)
+		if err != nil {
+			return err
+		}
+		_, err = c.WriteTo(msg, &net.IPAddr{IP: net.ParseIP("fd00:20::50")})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(patience / 40) {
+		if who := w.who(token); who != "" {
+			return errors.New(who + " heard it")
+		}
+	}
+	return nil
+}
+
+// chatter says something to everyone on the links that may not reach the
+// gateway: nobody refuses that, or logs it.
+func (w *world) chatter(int) error {
+	for _, from := range []string{"guest", "camera"} {
+		c, err := dial(from, "udp", "", "224.0.0.1:5353")
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprint(c, "anybody there?")
+		c.Close()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

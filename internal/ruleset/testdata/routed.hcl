@@ -1,0 +1,24 @@
+# One line that does not translate IPv4: the LAN's addresses are public.
+wan "office" {
+  interface = "eth1"
+  ipv4 {
+    address   = "198.51.100.10/30"
+    gateway   = "198.51.100.9"
+    translate = "none"
+  }
+}
+
+lan "home" {
+  interface = "eth0"
+  address   = "192.0.2.1/25"
+  host "www" {
+    mac     = "02:00:00:00:00:23"
+    address = "192.0.2.23"
+  }
+}
+
+allow "www" {
+  from = wan
+  to   = host.www
+  port = 443
+}

@@ -1,0 +1,229 @@
+package ruleset_test
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"weir/internal/desired"
+)
+
+// world is a house brought up among others, and all that can be asked of it.
+type world struct {
+	servers
+	*gateway
+	onFiber, onLTE desired.Desired
+	log            *nflog
+	first          signs // what was logged and counted in the first round
+	hasty          bool  // one thing wrong is enough
+}
+
+// bringUp makes the world of house.hcl. Call it in namespaces of the test's own.
+func bringUp(t *testing.T) *world {
+	t.Helper()
+	needNft(t)
+	mustRun(t, "", worldScript)
+	c := parse(t, "house")
+	st := working(c)
+	for name, w := range st.WANs {
+		w.V4.DNS, w.V6.DNS = addrs("192.0.2.80"), addrs("2001:db8:80::80")
+		st.WANs[name] = w
+	}
+	w := &world{servers: servers{heard: map[string]string{}}, gateway: newGateway(t), onFiber: desired.Build(c, st)}
+	st.Use4, st.Use6 = "lte", "lte"
+	w.onLTE = desired.Build(c, st)
+	w.turn(t, w.onFiber)
+	// Each refusal must be seen and each log line read: spare no words.
+	mustRun(t, "", "echo 0 >/proc/sys/net/ipv4/icmp_ratelimit; echo 0 >/proc/sys/net/ipv6/icmp/ratelimit")
+	w.built.Namespaces[0].Table.Text = strings.ReplaceAll(w.built.Namespaces[0].Table.Text, "limit rate 5/second burst 10 packets log", "log")
+	if err := load("", transaction(w.built.Namespaces[0])); err != nil {
+		t.Fatal(err)
+	}
+	settled(t, w.onFiber)
+	// Sources to pretend.
+	mustRun(t, "guest", "ip addr add 172.31.0.99/32 dev e0; ip addr add fd00::99/128 dev e0 nodad preferred_lft 0")
+	mustRun(t, "pc", "ip addr add 198.18.0.1/32 dev e0")
+	mustRun(t, "camera", "ip addr add 198.18.0.1/32 dev e0")
+	mustRun(t, "inet", "for a in 172.31.0.99/32 172.31.20.99/32 172.31.255.4/32 fd00::99/128 fd00:20::99/128; do ip addr add $a dev lo; done")
+
+	w.serve(t, "inet", []string{"192.0.2.80", "192.0.2.90", "2001:db8:80::80", "2001:db8:80::90"}, []int{25, 53, 7000})
+	w.serve(t, "nas", []string{"172.31.0.23", "fd00::23"}, []int{22, 80, 443, 445, 631, 5060, 8080, 9102, 9103, 10021, 30000, 30003, 30020})
+	w.serve(t, "pc", []string{"172.31.0.50", "fd00::50"}, []int{445})
+	w.serve(t, "guest", []string{"172.31.20.50", "fd00:20::50"}, []int{445})
+	w.serve(t, "camera", []string{"172.31.30.8", "fd00:30::8"}, []int{554})
+	w.serve(t, "other", []string{"10.98.0.2"}, []int{7000})
+	w.serve(t, "", []string{"10.99.0.1"}, []int{7000})
+	for _, a := range w.onFiber.Namespaces[0].Addrs {
+		if !a.Prefix.Addr().IsLinkLocalUnicast() {
+			w.serve(t, "", []string{a.Prefix.Addr().String()}, []int{22, 53, 67, 113, 123, 445, 7000})
+		}
+	}
+	w.serveBroadcast(t, "eth3")
+	w.serveNodeInfo(t, "guest")
+	w.log = openLog(t)
+	return w
+}
+
+func addrs(of ...string) []netip.Addr {
+	out := make([]netip.Addr, len(of))
+	for i, a := range of {
+		out[i] = netip.MustParseAddr(a)
+	}
+	return out
+}
+
+// try asks everything, with fiber in use and then with lte, and returns what
+// was otherwise than it has to be, and how. It ends with fiber in use.
+func (w *world) try(round int) map[string]string {
+	wrong := map[string]string{}
+	if err := w.forget(); err != nil {
+		wrong["the neighbours"] = err.Error()
+	}
+	before, err := w.counters()
+	if err != nil {
+		wrong["the counters"] = err.Error()
+	}
+	w.log.start()
+
+	old := w.openFlows("fiber")
+	special := make(chan map[string]string)
+	go func() { special <- w.special(round) }()
+	maps.Copy(wrong, w.ask(round, "", rows()))
+	maps.Copy(wrong, <-special)
+	if len(wrong) > 0 && w.hasty {
+		old.still("")
+		return wrong
+	}
+	if err := w.use("lte"); err != nil {
+		wrong["lte in use"] = err.Error()
+	}
+	maps.Copy(wrong, old.still("after lte took over"))
+	old = w.openFlows("lte")
+	maps.Copy(wrong, w.ask(round, "lte in use: ", rowsOnLTE()))
+	maps.Copy(wrong, pathMTUs("lte", 1420))
+	if err := w.use("fiber"); err != nil {
+		wrong["fiber in use"] = err.Error()
+	}
+	maps.Copy(wrong, old.still("after fiber took over again"))
+
+	after, err := w.counters()
+	if err != nil {
+		wrong["the counters"] = err.Error()
+	}
+	maps.Copy(wrong, w.signs(before, after, w.log.stop()))
+	return wrong
+}
+
+// use makes a line the one in use.
+func (w *world) use(line string) error {
+	d := w.onFiber
+	if line == "lte" {
+		d = w.onLTE
+	}
+	var b strings.Builder
+	for _, r := range d.Namespaces[0].Routes {
+		if r.Table == 0 {
+			fmt.Fprintf(&b, "ip route replace %s via %s dev %s src %s proto %d\n", r.Dst, r.Gateway, r.Link, r.Src, desired.RouteProto)
+		}
+	}
+	return errors.Join(run("", "set -e\n"+b.String()), forgetMTU("pc"))
+}
+
+// forget makes everyone find neighbours and path MTUs anew, and the gateway
+// see the guest's addresses anew.
+func (w *world) forget() error {
+	for _, ns := range []string{"", "wan-fiber", "wan-lte", "isp1", "isp2", "pc", "guest", "camera"} {
+		if err := errors.Join(forgetMTU(ns), run(ns, `ip -4 neigh flush all; ip -6 neigh flush all`)); err != nil {
+			return err
+		}
+	}
+	if err := load("", "flush set inet weir seen4.laptop\nflush set inet weir seen6.laptop\n"); err != nil {
+		return err
+	}
+	for _, gw := range []string{"172.31.20.1", "fd00:20::1"} {
+		if _, err := ask("guest", "", "ping", gw, 0, ""); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func forgetMTU(ns string) error { return run(ns, `ip -4 route flush cache; ip -6 route flush cache`) }
+
+// ask asks rows and returns what was answered otherwise than wanted. What was
+// is asked a second time: the machine may have been busy.
+func (w *world) ask(round int, when string, rows []row) map[string]string {
+	wrong := w.askOnce(round, when, rows)
+	if len(wrong) == 0 {
+		return nil
+	}
+	return w.askOnce(round, when+"again, ", slices.DeleteFunc(rows, func(r row) bool { return wrong[when+r.name] == "" }))
+}
+
+// askOnce asks rows at once.
+func (w *world) askOnce(round int, when string, rows []row) map[string]string {
+	var (
+		mu    sync.Mutex
+		wrong = map[string]string{}
+		wg    sync.WaitGroup
+	)
+	for i, r := range rows {
+		wg.Go(func() {
+			token := fmt.Sprintf("%s%d.%d", when, round, i)
+			got, err := ask(r.from, r.source, r.proto, r.to, r.port, token)
+			if err != nil {
+				got = "error: " + err.Error()
+			}
+			who := w.who(token)
+			if strings.HasPrefix(got, r.want) && (who == "" || r.want != "silence" && r.want != "refused") {
+				if how := segments(r, got); how != "" {
+					mu.Lock()
+					defer mu.Unlock()
+					wrong[when+r.name] = how
+				}
+				return
+			}
+			if who != "" {
+				who = ", and " + who + " heard it"
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			wrong[when+r.name] = fmt.Sprintf("%s asks %s %s:%d: got %q%s, want %q", r.from, r.proto, r.to, r.port, got, who, r.want)
+		})
+	}
+	wg.Wait()
+	return wrong
+}
+
+// segments says what is wrong with the segment sizes of an answer over a line:
+// they fit its MTU, less IP and TCP headers and the time stamps, both ways.
+func segments(r row, answer string) string {
+	if r.proto != "tcp" || !strings.Contains(answer, "mss ") {
+		return ""
+	}
+	want := 1500
+	for _, of := range []struct {
+		part string
+		mtu  int
+	}{{" 198.51.", 1400}, {" 2001:db8:1:", 1400}, {" 10.0.1.2", 1400}, {" 2001:db8:ff:1:", 1400}, {" 203.0.", 1420}, {" 2001:db8:2:", 1420}, {" 10.0.2.2", 1420}, {" 2001:db8:ff:2:", 1420}} {
+		if strings.Contains(answer, of.part) {
+			want = of.mtu
+		}
+	}
+	if want == 1500 {
+		return ""
+	}
+	want -= 20 + 20 + 12
+	if strings.Contains(r.to, ":") {
+		want -= 20
+	}
+	if _, sizes, _ := strings.Cut(answer, "mss "); sizes != fmt.Sprintf("%d and %d", want, want) {
+		return fmt.Sprintf("segments of %s, want %d both ways (%s)", sizes, want, answer)
+	}
+	return ""
+}
