@@ -176,7 +176,7 @@ lan "home" {
     # Further options, by name.
     # Map. Unsaid: router, DNS and domain are the gateway's. Source: RFC 2132, names as in
     # dhcp-options(5).
-    # Names: boot-size, bootfile-name, capwap-ac-v4, default-ip-ttl, default-url, domain-name,
+    # Names: boot-size, bootfile-name, captive-portal, capwap-ac-v4, default-ip-ttl, domain-name,
     # domain-name-servers, domain-search, font-servers, interface-mtu, ip-forwarding, log-servers,
     # lpr-servers, netbios-dd-server, netbios-name-servers, netbios-node-type, netbios-scope,
     # nis-domain, nis-servers, nntp-server, ntp-servers, pcode, pop-server, root-path, routers,

@@ -41,10 +41,10 @@ func (f *fake) set(s Status) {
 	f.changed = make(chan struct{})
 }
 
-func (f *fake) Status() Status {
+func (f *fake) Status(context.Context) (Status, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.status
+	return f.status, nil
 }
 
 func (f *fake) Changed() <-chan struct{} {
@@ -52,8 +52,10 @@ func (f *fake) Changed() <-chan struct{} {
 	defer f.mu.Unlock()
 	return f.changed
 }
-func (f *fake) Leases() []Lease                                    { return []Lease{{LAN: "home", Address: "10.0.0.5"}} }
-func (f *fake) InForce() []Source                                  { return []Source{{"a.hcl", "x"}} }
+func (f *fake) Leases(context.Context) ([]Lease, error) {
+	return []Lease{{LAN: "home", Address: "10.0.0.5"}}, nil
+}
+func (f *fake) InForce(context.Context) ([]Source, error)          { return []Source{{"a.hcl", "x"}}, nil }
 func (f *fake) Plan(_ context.Context, c Change) (Outcome, error)  { return f.ask("plan " + c.From) }
 func (f *fake) Apply(_ context.Context, c Change) (Outcome, error) { return f.ask("apply " + c.From) }
 func (f *fake) Rollback(context.Context, Change) (Outcome, error)  { return f.ask("rollback") }

@@ -14,10 +14,10 @@ const maxBody = 4 << 20
 // Daemon is what the API asks the running gateway. Its methods are called from
 // many goroutines at once.
 type Daemon interface {
-	Status() Status
+	Status(context.Context) (Status, error)
 	// Changed returns a channel that is closed when Status has something new.
 	Changed() <-chan struct{}
-	Leases() []Lease
+	Leases(context.Context) ([]Lease, error)
 	Plan(context.Context, Change) (Outcome, error)
 	Apply(context.Context, Change) (Outcome, error)
 	// Rollback puts the file in force that was before; change has no files.
@@ -25,7 +25,7 @@ type Daemon interface {
 	// Down takes everything apart and ends the daemon.
 	Down(context.Context) error
 	// InForce returns the text of the files in force.
-	InForce() []Source
+	InForce(context.Context) ([]Source, error)
 	// Refused calls each with what was refused lately, and then, if follow is
 	// set, with what is refused until ctx is done or each returns an error.
 	Refused(ctx context.Context, follow bool, each func(Refused) error) error
@@ -48,10 +48,10 @@ func Handler(d Daemon) http.Handler {
 			watch(w, r, d)
 			return
 		}
-		reply(w, d.Status())
+		answer(d.Status)(w, r)
 	})
-	mux.HandleFunc("GET /v1/leases", func(w http.ResponseWriter, r *http.Request) { reply(w, d.Leases()) })
-	mux.HandleFunc("GET /v1/file", func(w http.ResponseWriter, r *http.Request) { reply(w, d.InForce()) })
+	mux.HandleFunc("GET /v1/leases", answer(d.Leases))
+	mux.HandleFunc("GET /v1/file", answer(d.InForce))
 	mux.HandleFunc("POST /v1/plan", change(d.Plan))
 	mux.HandleFunc("POST /v1/apply", change(d.Apply))
 	mux.HandleFunc("POST /v1/rollback", change(d.Rollback))
@@ -73,6 +73,18 @@ func Handler(d Daemon) http.Handler {
 		refuse(w, &Error{http.StatusNotFound, Problem{Title: "there is no " + r.Method + " " + r.URL.Path + " here; this weir speaks /v1/ as docs/api.md has it"}})
 	})
 	return mux
+}
+
+// answer is the handler of what only tells.
+func answer[T any](ask func(context.Context) (T, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		v, err := ask(r.Context())
+		if err != nil {
+			refuse(w, err)
+			return
+		}
+		reply(w, v)
+	}
 }
 
 // change is the handler of what takes a Change and gives an Outcome.
@@ -102,7 +114,8 @@ func watch(w http.ResponseWriter, r *http.Request, d Daemon) {
 	defer pace.Stop()
 	for {
 		changed := d.Changed() // before Status: a change in between is not lost
-		if send(d.Status()) != nil {
+		s, err := d.Status(r.Context())
+		if err != nil || send(s) != nil {
 			return
 		}
 		select {

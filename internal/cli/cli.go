@@ -128,7 +128,7 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 		&cobra.Group{ID: "gateway", Title: "The gateway:"},
 		&cobra.Group{ID: "look", Title: "Looking:"},
 	)
-	for _, c := range []*cobra.Command{checkCmd(), fmtCmd(), planCmd()} {
+	for _, c := range []*cobra.Command{checkCmd(), fmtCmd(), rehearseCmd(), planCmd()} {
 		c.GroupID = "file"
 		root.AddCommand(c)
 	}
@@ -140,7 +140,8 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 		c.GroupID = "look"
 		root.AddCommand(c)
 	}
-	root.AddCommand(versionCmd(), workerCmd())
+	root.AddCommand(versionCmd(), workerCmd(), labCmd())
+	root.SetHelpCommand(helpCmd())
 	for _, c := range root.Commands() {
 		c.Args = wrongArgs(c.Args)
 	}

@@ -6,7 +6,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -63,25 +62,4 @@ func TestScript(t *testing.T) {
 		Cmds:                cmds,
 		UpdateScripts:       os.Getenv("UPDATE") != "",
 	})
-}
-
-// TestKernelScript tries what changes a kernel: testdata/kernel/*.txtar, each
-// in namespaces of its own.
-func TestKernelScript(t *testing.T) {
-	files, err := filepath.Glob(filepath.Join("testdata", "kernel", "*.txtar"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(f), ".txtar"), func(t *testing.T) {
-			netnstest.Alone(t, func(t *testing.T) {
-				testscript.Run(t, testscript.Params{
-					Files:               []string{f},
-					RequireExplicitExec: true,
-					Cmds:                cmds,
-					UpdateScripts:       os.Getenv("UPDATE") != "",
-				})
-			})
-		})
-	}
 }

@@ -66,10 +66,10 @@ func (c *checker) build(root *node) *Config {
 	h.DNS = DNS{Engine: one[string](dns, "engine"), Upstream: list[Server](dns, "upstream")}
 	h.API = API{Group: one[string](root.child("api"), "group")}
 
-	c.check(h)
-	if !h.Gateway.Cable4.IsValid() {
+	if h.gw.said("cable") == nil || !h.gw.bad("cable") && !h.Gateway.Cable4.IsValid() {
 		h.Gateway.Cable4 = h.clearCable4()
 	}
+	c.check(h)
 	return &h.Config
 }
 

@@ -16,10 +16,10 @@ func (c *checker) check(h *house) {
 		return // what seems to be missing may be in the part that could not be read
 	}
 	if len(h.wans) == 0 && len(h.lans) > 0 {
-		c.note(hcl.Range{Filename: c.files[0].Name}, "Nothing leaves the house.", "there is no WAN")
+		c.note(c.whole(), "Nothing leaves the house.", "there is no WAN")
 	}
 	if len(h.lans) == 0 {
-		c.err(hcl.Range{Filename: c.files[0].Name}, "Without one nobody could reach this gateway again. See `weir help lan`.", "there is no LAN")
+		c.err(c.whole(), "Without one nobody could reach this gateway again. See `weir help lan`.", "there is no LAN")
 	}
 	c.checkGateway(h)
 	c.checkLinks(h)
@@ -62,6 +62,9 @@ func (c *checker) checkGateway(h *house) {
 			c.err(it.at, `It has 48 bits and starts with fd (RFC 4193, 3.1): "fd5e:7a11:c0de::/48"; leave it out, and one is made.`, "%s is no ULA prefix", p)
 		}
 	}
+	if !h.Gateway.Cable4.IsValid() && !g.bad("cable") {
+		c.err(c.whole(), "The LANs have all of it. Say where the cables may be: cable = ...", "there is no private IPv4 space left for the cables")
+	}
 	var v4, v6 bool
 	for _, it := range g.items("cable") {
 		p, _ := it.val.(netip.Prefix)
@@ -91,28 +94,14 @@ func plural(n int, word string) string {
 
 func (c *checker) checkFailover(h *house) {
 	n := h.root.child("failover")
-	seen := make(map[string]hcl.Range)
 	for _, it := range n.items("prefer") {
-		p, _ := it.val.(Place)
-		if p.Ref.Name == "" {
-			if len(n.items("prefer")) > 1 {
-				c.err(it.at, "wan is all of them; name them one by one, or leave prefer out.", "wan can't stand beside others")
-			}
-			continue
+		if p, _ := it.val.(Place); p.Ref.Name == "" && len(n.items("prefer")) > 1 {
+			c.err(it.at, "wan is all of them; name them one by one, or leave prefer out.", "wan can't stand beside others")
 		}
-		if _, twice := seen[p.Ref.Name]; twice {
-			c.err(it.at, "Each line has one place in the order.", "wan.%s stands twice", p.Ref.Name)
-		}
-		seen[p.Ref.Name] = it.at
 	}
-	seenTarget := make(map[netip.Addr]bool)
 	probe := n.child("probe")
 	for _, it := range probe.items("target") {
 		a, _ := it.val.(netip.Addr)
-		if seenTarget[a] {
-			c.err(it.at, "One that is asked twice tells no more.", "%s stands twice", a)
-		}
-		seenTarget[a] = true
 		if own, at := h.gatewayAddr(a); own != "" {
 			c.err(it.at, fmt.Sprintf("It answers whatever the line does (%s).", line(at, it.at)), "%s is the gateway itself", a)
 		}

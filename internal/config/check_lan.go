@@ -27,6 +27,7 @@ func (c *checker) checkLAN(h *house, i int) {
 		}
 	}
 	c.checkPool(n, l)
+	c.checkDestinations(h, n, "reach", Allow)
 	a := n.child("advertise")
 	for _, it := range a.items("prefix") {
 		p, _ := it.val.(netip.Prefix)
@@ -120,14 +121,11 @@ func (c *checker) checkHosts(h *house) {
 			for _, it := range n.items("mac") {
 				m, _ := it.val.(string)
 				first, ok := macs[m]
-				switch {
-				case ok && first.host == n.label:
-					c.err(it.at, "Once is enough.", "%s stands twice", m)
-				case ok:
+				if ok {
 					c.err(it.at, fmt.Sprintf(`%s has it too. One host with several cards: mac = ["...", "..."].`, sentence(line(first.at, it.at))), "%s belongs to another host", m)
-				default:
-					macs[m] = taken{it.at, n.label}
+					continue
 				}
+				macs[m] = taken{it.at, n.label}
 			}
 			for _, it := range n.items("address") {
 				a, _ := it.val.(netip.Addr)

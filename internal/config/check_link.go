@@ -13,6 +13,8 @@ type use struct {
 	vlan int
 	wan  bool
 	at   hcl.Range
+
+	vlanAt hcl.Range // where there is one
 }
 
 // checkLinks sees to it that no port is taken twice, and that no two links of
@@ -26,7 +28,11 @@ func (c *checker) checkLinks(h *house) {
 		}
 		for _, it := range n.items("interface") {
 			port, _ := it.val.(string)
-			uses = append(uses, use{port, one[int](n, "vlan"), n.def == wanBlock, it.at})
+			u := use{port: port, vlan: one[int](n, "vlan"), wan: n.def == wanBlock, at: it.at}
+			if a := n.said("vlan"); a != nil {
+				u.vlanAt = a.value
+			}
+			uses = append(uses, u)
 			if port == "lan" && n.def == wanBlock {
 				c.err(it.at, "In the WAN's namespace the end of the cable is called so. Rename the port (udev, systemd.link).", "a WAN's port can't be called lan")
 			}
@@ -48,7 +54,7 @@ func (c *checker) checkLinks(h *house) {
 			case first.vlan != u.vlan:
 				c.err(u.at, where+" has it. A WAN without vlan takes its port along into its namespace, VLANs and all.", "%s is in use already", u.port)
 			case u.vlan != 0:
-				c.err(u.at, where+" has that VLAN of it.", "VLAN %d on %s is in use already", u.vlan, u.port)
+				c.err(u.vlanAt, sentence(line(first.vlanAt, u.vlanAt))+" has it. A VLAN of a port belongs to one WAN or one LAN.", "VLAN %d on %s is in use already", u.vlan, u.port)
 			default:
 				c.err(u.at, where+" has it. A port belongs to one WAN or one LAN; more LANs on one cable are told apart by vlan.", "%s is in use already", u.port)
 			}

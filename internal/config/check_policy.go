@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 )
@@ -51,6 +52,7 @@ func (c *checker) checkRules(h *house) {
 			}
 		}
 		c.checkFamilies(h, n, r)
+		c.checkDestinations(h, n, "to", r.Verb)
 		if r.Verb == Allow {
 			c.checkAllowFromWAN(h, n, r)
 		}
@@ -86,6 +88,41 @@ func (c *checker) checkFamilies(h *house, n *node, r *Rule) {
 	if !(from4 && to4) && !(from6 && to6) {
 		c.err(n.said("to").value, "One is IPv4, the other IPv6: no connection is both.", "%s never matches", n.called())
 	}
+}
+
+// checkDestinations looks at hosts that connections go to: on the way there a
+// packet does not carry the host's MAC, so that it takes a fixed address to know it.
+func (c *checker) checkDestinations(h *house, n *node, key string, verb Verb) {
+	for _, it := range n.items(key) {
+		p, _ := it.val.(Place)
+		for _, to := range h.Expand([]Place{p}) {
+			host, hn := h.hostNode(to.Ref)
+			if host == nil || hn.bad("address") {
+				continue
+			}
+			if hn.said("address") == nil {
+				c.err(it.at, fmt.Sprintf("Connections to it are known by its address: give it one in %s.", line(hn.at(), it.at)), "host %q has no fixed address", host.Name)
+				break
+			}
+			six := len(host.Token) > 0 || slices.ContainsFunc(host.Address, netip.Addr.Is6)
+			if verb != Allow && !six && h.LAN(host.LAN).Advertise.Enabled {
+				c.note(it.at, fmt.Sprintf("It has no fixed one. In %s: address = [\"%s\", \"::23\"], and let the device take that one.", line(hn.at(), it.at), host.Address[0]),
+					"%s does not stop IPv6 to host.%s", n.called(), host.Name)
+			}
+		}
+	}
+}
+
+// hostNode finds the host that a reference points at, and its block.
+func (h *house) hostNode(r Ref) (*Host, *node) {
+	for i := range h.LANs {
+		for j := range h.LANs[i].Hosts {
+			if r.Kind == KindHost && h.LANs[i].Hosts[j].Name == r.Name {
+				return &h.LANs[i].Hosts[j], h.hosts[i][j]
+			}
+		}
+	}
+	return nil, nil
 }
 
 // checkAllowFromWAN reports an allow that translation makes void: from outside,
@@ -154,7 +191,9 @@ func (c *checker) checkTarget(h *house, n *node, f *Forward) {
 		p, _ := it.val.(Place)
 		if p.IsRef() {
 			hosts++
-			c.checkTargetHost(h, p.Ref.Name, it)
+			if host, hn := h.hostNode(p.Ref); host != nil && hn.said("address") == nil {
+				c.err(it.at, fmt.Sprintf("Give it one in %s: address = \"...\".", line(hn.at(), it.at)), "host %q has no fixed address", host.Name)
+			}
 			continue
 		}
 		a := p.Prefix.Addr()
@@ -183,17 +222,6 @@ func (c *checker) checkTarget(h *house, n *node, f *Forward) {
 
 func (h *house) anyBad(key string) bool {
 	return slices.ContainsFunc(h.lans, func(n *node) bool { return n.bad(key) })
-}
-
-func (c *checker) checkTargetHost(h *house, name string, it item) {
-	for i := range h.LANs {
-		for j := range h.LANs[i].Hosts {
-			host, hn := &h.LANs[i].Hosts[j], h.hosts[i][j]
-			if host.Name == name && hn.said("address") == nil {
-				c.err(it.at, fmt.Sprintf("Give it one in %s: address = \"...\".", line(hn.at(), it.at)), "host %q has no fixed address", name)
-			}
-		}
-	}
 }
 
 func (c *checker) checkToPort(n *node, f *Forward) {
@@ -242,16 +270,10 @@ func (c *checker) checkOwnPorts(n *node, f *Forward) {
 	}
 }
 
-// checkPortClash compares a forward with itself and with those before it.
+// checkPortClash compares a forward with those before it.
 func (c *checker) checkPortClash(h *house, i int) {
-	items := h.fwds[i].items("port")
-	for j, it := range items {
+	for _, it := range h.fwds[i].items("port") {
 		r, _ := it.val.(PortRange)
-		for _, o := range items[:j] {
-			if p, _ := o.val.(PortRange); p.overlaps(r) {
-				c.err(it.at, "Once is enough.", "%s stands twice", r)
-			}
-		}
 		for k := range h.Forwards[:i] {
 			if c.clash(h, k, i, it, r) {
 				break

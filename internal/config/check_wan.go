@@ -89,7 +89,7 @@ func (c *checker) checkFamily(wan, n *node, m Method, gateway netip.Addr) {
 		case p.Addr().Is6() != is6:
 			c.err(it.at, fmt.Sprintf("It belongs into ipv%d { }.", map[bool]int{true: 6, false: 4}[p.Addr().Is6()]), "%s is no %s address", p.Addr(), family[is6])
 		case slices.Contains(seen, p.Addr()):
-			c.err(it.at, "Once is enough.", "%s stands twice", p.Addr())
+			c.err(it.at, "With one length.", "%s stands twice", p.Addr())
 		case p.Addr() == gateway:
 			c.err(it.at, fmt.Sprintf("wan %q has it, so the ISP's router has another.", wan.label), "%s is the gateway's address", p.Addr())
 		}

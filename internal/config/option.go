@@ -70,7 +70,7 @@ var optionNames = map[string]struct {
 	"pcode":                       {100, optionText}, // RFC 4833: POSIX TZ
 	"tcode":                       {101, optionText}, // RFC 4833: tz database name
 	"v6-only-preferred":           {108, optionU32},  // RFC 8925: seconds
-	"default-url":                 {114, optionText}, // RFC 8910: captive portal
+	"captive-portal":              {114, optionText}, // RFC 8910: a URL
 	"domain-search":               {119, optionDomains},
 	"capwap-ac-v4":                {138, optionIPs}, // RFC 5417
 	"tftp-server-address":         {150, optionIPs}, // RFC 5859

@@ -52,6 +52,14 @@ type checker struct {
 	broken bool
 }
 
+// whole is where a message about the files as such points.
+func (c *checker) whole() hcl.Range {
+	if len(c.files) == 0 {
+		return hcl.Range{}
+	}
+	return hcl.Range{Filename: c.files[0].Name}
+}
+
 // names are the labels of a kind, where they stand.
 type names struct {
 	at    map[string]hcl.Range
@@ -186,6 +194,9 @@ func (c *checker) collectNames(bodies []*hclsyntax.Body) {
 	collect = func(def *block, b *hclsyntax.Body) {
 		for _, s := range b.Blocks {
 			d := def.block(s.Type)
+			if d == nil { // a slip in the type is told once, not at each that points here
+				d = def.block(nearest(s.Type, blockNames(def.blocks)))
+			}
 			if d == nil || d.later {
 				continue
 			}

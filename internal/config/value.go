@@ -49,9 +49,31 @@ func (c *checker) value(k *key, e hclsyntax.Expression) *attr {
 			a.bad = true
 			continue
 		}
+		if c.twice(a, v, e.Range()) {
+			continue
+		}
 		a.items = append(a.items, item{v, e.Range()})
 	}
 	return a
+}
+
+// twice reports a value that the list has already, whole or in part.
+func (c *checker) twice(a *attr, v any, at hcl.Range) bool {
+	if a.def.typ == typeOptions {
+		return false
+	}
+	for _, o := range a.items {
+		same := o.val == v
+		if r, ok := v.(PortRange); ok {
+			same = r.overlaps(o.val.(PortRange))
+		}
+		if same {
+			c.err(at, fmt.Sprintf("%s has it. Once is enough.", sentence(line(o.at, at))), "%s holds this twice", a.def.name)
+			a.bad = true
+			return true
+		}
+	}
+	return false
 }
 
 // meaning is what leaving the key out means, in words.
@@ -431,8 +453,8 @@ func number(e hclsyntax.Expression) (string, bool) {
 		return "", false
 	}
 	f := l.Val.AsBigFloat()
-	if f.IsInf() || f.MantExp(nil) > 128 {
-		return sign + f.Text('g', 6), true // far out of any range, and not worth its digits
+	if exp := f.MantExp(nil); f.IsInf() || exp > 128 || exp < -128 {
+		return "this number", true // out of any range; 1e999999999 would take hours to write out
 	}
 	if n, acc := f.Int(nil); acc == big.Exact {
 		return sign + n.String(), true

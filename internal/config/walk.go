@@ -16,7 +16,9 @@ func (c *checker) body(n *node, b *hclsyntax.Body) {
 		k := n.def.key(a.Name)
 		switch {
 		case k == nil:
-			c.unknownKey(n, a)
+			if meant := c.unknownKey(n, a); meant != nil && n.attrs[meant.name] == nil {
+				n.attrs[meant.name] = &attr{def: meant, name: a.NameRange, value: a.Expr.Range(), bad: true}
+			}
 		case k.later:
 			c.later(a.NameRange, a.Name)
 		default:
@@ -29,7 +31,10 @@ func (c *checker) body(n *node, b *hclsyntax.Body) {
 		d := n.def.block(s.Type)
 		switch {
 		case d == nil:
-			c.unknownBlock(n, s)
+			if meant := c.unknownBlock(n, s); meant != nil && !meant.later {
+				c.block(n, meant, s)
+				continue
+			}
 			c.secrets(nil, s.Body)
 		case d.later:
 			c.later(s.TypeRange, s.Type)
@@ -92,17 +97,18 @@ func (c *checker) secret(a *hclsyntax.Attribute) {
 		"secrets are not written here")
 }
 
-// unknownKey says which key was meant.
-func (c *checker) unknownKey(n *node, a *hclsyntax.Attribute) {
+// unknownKey says which key was meant, and returns it if that is plain: then
+// nothing is said about its being missing.
+func (c *checker) unknownKey(n *node, a *hclsyntax.Attribute) *key {
 	at, name := a.NameRange, a.Name
 	if isSecret(name) && n.def.key(name+"_file") != nil {
 		c.secret(a)
-		return
+		return nil
 	}
 	what := fmt.Sprintf("%s has no key %q", n.called(), name)
 	if d := n.def.block(name); d != nil {
 		c.err(at, fmt.Sprintf("A thing is a block: %s { ... }, without =", blockHead(d)), "%s is no key", name)
-		return
+		return nil
 	}
 	var have []string
 	for _, k := range n.def.keys {
@@ -116,46 +122,48 @@ func (c *checker) unknownKey(n *node, a *hclsyntax.Attribute) {
 			detail += " It takes one or a list."
 		}
 		c.err(at, detail, "%s", what)
-		return
+		return near
 	}
 	if c.broken && len(ownersOf(language, name)) > 0 {
-		return // a brace that is missing puts it here
+		return nil // a brace that is missing puts it here
 	}
 	for _, d := range n.def.blocks {
 		if k := d.key(name); k != nil && !k.later && !d.later {
 			c.err(at, fmt.Sprintf("It belongs into %s: %s { %s = ... }", d.name, blockHead(d), name), "%s", what)
-			return
+			return nil
 		}
 	}
 	if owners := ownersOf(language, name); len(owners) > 0 {
 		c.err(at, fmt.Sprintf("That is a key of %s.", strings.Join(owners, ", ")), "%s", what)
-		return
+		return nil
 	}
 	detail := "It has blocks only."
 	if len(have) > 0 {
 		detail = fmt.Sprintf("It has: %s.", strings.Join(have, ", "))
 	}
 	c.err(at, detail, "%s", what)
+	return nil
 }
 
-// unknownBlock says which block was meant.
-func (c *checker) unknownBlock(n *node, s *hclsyntax.Block) {
+// unknownBlock says which block was meant, and returns it if that is plain: what
+// is in it is checked as if it were that.
+func (c *checker) unknownBlock(n *node, s *hclsyntax.Block) *block {
 	at := s.TypeRange
 	if k := n.def.key(s.Type); k != nil {
 		c.err(at, fmt.Sprintf("A fact is a key: %s = ...", s.Type), "%s is no block", s.Type)
-		return
+		return nil
 	}
 	where := n.called()
-	if near := nearest(s.Type, blockNames(n.def.blocks)); near != "" {
-		c.err(at, fmt.Sprintf("Did you mean %s?", near), "%s has no block %q", where, s.Type)
-		return
+	if near := n.def.block(nearest(s.Type, blockNames(n.def.blocks))); near != nil {
+		c.err(at, fmt.Sprintf("Did you mean %s?", near.name), "%s has no block %q", where, s.Type)
+		return near
 	}
 	if homes := homesOf(language, s.Type); len(homes) > 0 {
 		if c.broken {
-			return // a brace that is missing puts it here
+			return nil // a brace that is missing puts it here
 		}
 		c.err(at, fmt.Sprintf("It stands in %s.", strings.Join(homes, " or ")), "%s has no block %q", where, s.Type)
-		return
+		return nil
 	}
 	detail := "It has keys only."
 	now := slices.DeleteFunc(slices.Clone(n.def.blocks), func(b *block) bool { return b.later })
@@ -163,6 +171,7 @@ func (c *checker) unknownBlock(n *node, s *hclsyntax.Block) {
 		detail = fmt.Sprintf("It has: %s.", strings.Join(bs, ", "))
 	}
 	c.err(at, detail, "%s has no block %q", where, s.Type)
+	return nil
 }
 
 var nameForm = regexp.MustCompile(`^[a-z]([a-z0-9-]*[a-z0-9])?$`)

@@ -284,17 +284,22 @@ func TestColdStart(t *testing.T) {
 	w.mustUse(t, "fiber")
 
 	// The preferred line has an address and is dead.
-	w = newWorld(twoWANs(), 1)
-	w.paths[fiber].cut = true
-	w.up()
-	w.mustUse(t, "fiber")
-	w.run(1600 * ms)
-	w.mustUse(t, "lte")
-	w.paths[fiber].cut = false
-	w.run(25 * sec)
-	w.mustUse(t, "lte") // it has failed: the hold-down counts
-	w.run(40 * sec)
-	w.mustUse(t, "fiber")
+	for _, c := range []struct{ back, used time.Duration }{
+		{5 * sec, 8 * sec},   // it was not there yet: its first answer is enough
+		{40 * sec, 73 * sec}, // the house has long been on the other
+	} {
+		w = newWorld(twoWANs(), 1)
+		w.cut(0, c.back, fiber)
+		w.run(0)
+		w.up()
+		w.mustUse(t, "fiber")
+		w.run(1600 * ms)
+		w.mustUse(t, "lte")
+		w.run(c.used - 4*sec)
+		w.mustUse(t, "lte")
+		w.run(c.used)
+		w.mustUse(t, "fiber")
+	}
 
 	// It appears when the house has long been on the other.
 	w = newWorld(twoWANs(), 1)
@@ -368,6 +373,24 @@ func TestRestartMovesNothing(t *testing.T) {
 	w.run(100 * sec)
 	w.mustBe(t, fiber, Down)
 	w.mustNotMove(t, -1)
+
+	// The loop has run before it knew what is in force.
+	w = newWorld(twoWANs(), 1)
+	w.m.Line(w.now, fiber, false)
+	w.m.Line(w.now, lte, false)
+	w.step()
+	w.m.Adopt(w.now, Adoption{Use4: "fiber"})
+	w.up()
+	w.run(10 * sec)
+	w.mustNotMove(t, -1)
+	w = newWorld(twoWANs(), 1)
+	w.m.Line(w.now, fiber, false)
+	w.step()
+	w.m.Adopt(w.now, Adoption{Use4: "fiber"})
+	w.m.Line(w.now, fiber, false)
+	w.m.Line(w.now, lte, true)
+	w.step()
+	w.mustUse(t, "lte")
 
 	// The line in use died while the daemon was away.
 	w = newWorld(twoWANs(), 1)
@@ -474,6 +497,19 @@ func TestLongRoundTrips(t *testing.T) {
 	w.mustNotMove(t, 0)
 	w.cut(600*sec, 700*sec, fiber)
 	w.run(602500 * ms)
+	w.mustUse(t, "lte")
+}
+
+// A first reply that took seconds, because a neighbour had to be resolved, does
+// not spoil the time-out for long.
+func TestSlowFirstReply(t *testing.T) {
+	w := newWorld(twoWANs(), 1)
+	w.paths[fiber].rtt = func(_ *rand.Rand, at time.Time) time.Duration {
+		return max(20*ms, 2*sec-at.Sub(epoch))
+	}
+	w.up()
+	w.cut(4*sec, 10*sec, fiber)
+	w.run(5 * sec)
 	w.mustUse(t, "lte")
 }
 

@@ -49,9 +49,10 @@
 //     that works at all, without any hold-down: the first to come back is taken
 //     at its first reply.
 //   - At a cold start an address is enough (Untried), since there is nothing to
-//     lose: no packet waits for the first echo. If a better-preferred line
-//     answers within HoldDown of the start it is taken at once, as it has not
-//     failed; later it serves the hold-down like a line that returns.
+//     lose: no packet waits for the first echo. A better-preferred line whose first
+//     answer comes within HoldDown of the start is taken at once: it has not
+//     failed, it was not there yet (a lease, a modem, duplicate address
+//     detection). Later it serves the hold-down like a line that returns.
 //   - No line works: none is chosen. The flows of the line that was used last
 //     are kept (see [Line.Up]), because there is nothing to gain by ending them.
 //   - After a restart [Machine.Adopt] says what was in force, and nothing moves.

@@ -78,7 +78,7 @@ type line struct {
 	since   time.Time
 	why     string
 
-	fresh     bool      // has never worked yet
+	fresh     bool      // has never answered yet
 	steady    bool      // needs no hold-down (any more)
 	held      bool      // down, but nothing took over: its flows are kept
 	goodSince time.Time // start of the unbroken good time, while not steady
@@ -91,9 +91,10 @@ type line struct {
 
 	mark      time.Time // replies to probes sent before say nothing about now
 	lastReply time.Time
-	waiting   []*asked // sent since mark, unanswered, and no later one answered
-	flight    []*asked // sent, and neither answered nor overdue
-	lastError string   // why the latest probe failed, if it said; cleared by a reply
+	lastSent  time.Time // of what was answered
+	waiting   []*asked  // sent since mark, unanswered, and no later one answered
+	flight    []*asked  // sent, and neither answered nor overdue
+	lastError string    // why the latest probe failed, if it said; cleared by a reply
 	graceFor  time.Time
 	grace     time.Time // nothing is held against the line before
 
@@ -132,7 +133,7 @@ func (l *line) enter(m *Machine, now time.Time, v Verdict, why string) {
 		c.Took = now.Sub(since)
 	}
 	if l.verdict.Works() && !v.Works() {
-		l.fresh, l.steady = false, false
+		l.steady = false
 	}
 	l.verdict, l.since, l.why = v, now, why
 	m.changes = append(m.changes, c)
@@ -186,7 +187,7 @@ func (l *line) suspect(m *Machine, now time.Time, why string) {
 func (l *line) sent(m *Machine, p *asked) {
 	p.deadline = p.sent.Add(l.rtt.timeout(m.cfg.Timeout))
 	l.flight = append(l.flight, p)
-	if !p.trial && !p.sent.Before(l.mark) && l.verdict != Down && l.verdict != Absent {
+	if !p.trial && !p.sent.Before(l.mark) && p.sent.After(l.lastSent) && l.verdict != Down && l.verdict != Absent {
 		l.waiting = append(l.waiting, p)
 	}
 }
@@ -206,17 +207,20 @@ func (l *line) reply(m *Machine, at time.Time, p *asked, rtt time.Duration) {
 	if at.After(l.lastReply) {
 		l.lastReply = at
 	}
+	if p.sent.After(l.lastSent) {
+		l.lastSent = p.sent
+	}
 	l.waiting = slices.DeleteFunc(l.waiting, func(q *asked) bool { return !q.sent.After(p.sent) })
 	l.lastError, l.alarmed = "", false
 	if l.goodSince.IsZero() {
 		l.goodSince = at
 	}
-	switch l.verdict {
-	case Untried:
+	switch {
+	case l.fresh:
 		l.fresh = false
 		l.steady = at.Sub(m.start) <= m.cfg.HoldDown
 		l.goodAgain(m, at, "answers")
-	case Down, Suspect:
+	case l.verdict == Down, l.verdict == Suspect:
 		l.goodAgain(m, at, "answers again")
 	}
 }

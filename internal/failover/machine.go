@@ -62,8 +62,9 @@ type Output struct {
 	Changes []Change  // in the order in which they came about
 }
 
-// Machine judges all lines. It is not safe for concurrent use. Times given to
-// it must not go back; readings of a monotonic clock.
+// Machine judges all lines. It is not safe for concurrent use. Times given to it
+// are readings of a monotonic clock. Those of Tick must not go back; what is told
+// in between may have happened before the last.
 type Machine struct {
 	cfg   Config
 	start time.Time
@@ -160,9 +161,10 @@ type Adoption struct {
 // Adopt takes over what was in force, so that a restart moves nothing: the lines
 // in use count as Up until shown otherwise, even before their addresses are
 // known, and every other line serves its hold-down before it is preferred to
-// them. Call it before any other input.
+// them. What Line told before is forgotten: tell it again.
 func (m *Machine) Adopt(now time.Time, a Adoption) {
 	for _, l := range m.lines {
+		l.facts = unknown
 		use := a.Use4
 		if l.id.Family == IPv6 {
 			use = a.Use6

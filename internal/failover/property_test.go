@@ -126,23 +126,26 @@ func TestInterruptionMovesNothing(t *testing.T) {
 	}
 }
 
-// The machine stays cheap: few probes, no busy waiting.
+// The machine stays cheap: few probes, ordered together, and no busy waiting.
 func TestQuietLineIsCheap(t *testing.T) {
 	w := newWorld(twoWANs(), 1).up()
 	w.run(time.Minute)
-	probes, ticks := w.probes[fiber]+w.probes[lte], w.ticks
-	w.run(61 * time.Second)
-	if n := w.probes[fiber] + w.probes[lte] - probes; n > 5 {
-		t.Errorf("%d probes in a second, want 4.5", n)
+	probes, ticks, orders := w.probes[fiber]+w.probes[lte], w.ticks, w.orders
+	w.run(2 * time.Minute)
+	if n := w.probes[fiber] + w.probes[lte] - probes; n > 271 {
+		t.Errorf("%d probes in a minute, want 270", n)
 	}
-	if n := w.ticks - ticks; n > 25 {
-		t.Errorf("%d ticks in a second", n)
+	if n := w.orders - orders; n > 241 {
+		t.Errorf("they were ordered at %d times, want 240: the lines' go together", n)
+	}
+	if n := w.ticks - ticks; n > 4*271 {
+		t.Errorf("%d ticks in a minute", n)
 	}
 	w.m.Carrier(w.now, "fiber", false, 1)
 	w.m.Carrier(w.now, "lte", false, 1)
 	w.step()
 	ticks = w.ticks
-	w.run(121 * time.Second)
+	w.run(3 * time.Minute)
 	if n := w.ticks - ticks; n > 10 {
 		t.Errorf("%d ticks in a minute without carrier", n)
 	}

@@ -13,14 +13,24 @@ const (
 
 // estimator is RFC 6298, section 2. Every probe has a number of its own, so a
 // late reply is measured too (Karn's ambiguity, section 3, does not arise).
+//
+// One thing is added: after quickInARow round trips of less than half the mean it
+// starts anew. Else the first reply after a neighbour was resolved, or a buffer
+// that was full for a while, leaves a time-out of seconds for tens of probes.
 type estimator struct {
 	srtt, rttvar time.Duration
 	measured     bool
+	quick        int
 }
 
+const quickInARow = 3
+
 func (e *estimator) add(r time.Duration) {
-	if !e.measured {
-		e.srtt, e.rttvar, e.measured = r, r/2, true
+	if e.quick++; r >= e.srtt/2 {
+		e.quick = 0
+	}
+	if !e.measured || e.quick == quickInARow {
+		*e = estimator{srtt: r, rttvar: r / 2, measured: true}
 		return
 	}
 	e.rttvar += ((e.srtt - r).Abs() - e.rttvar) / 4

@@ -23,6 +23,16 @@ func (m *Machine) burstGap(l *line) time.Duration {
 	return max(burstGap, (l.rtt.settle(m.base(), m.cfg.Timeout)-l.rtt.timeout(m.cfg.Timeout))/burstProbes)
 }
 
+// beat is when a line that is asked now is asked again: within every, and at a
+// time at which other lines are asked too, so that a house's probes go together.
+func (m *Machine) beat(now time.Time, every time.Duration) time.Time {
+	since := now.Add(every).Sub(m.start)
+	if at := m.start.Add(since - since%min(m.cfg.Every, eager)); at.After(now) {
+		return at
+	}
+	return now.Add(every)
+}
+
 // schedule orders the probes that are due.
 func (l *line) schedule(m *Machine, now time.Time) []Probe {
 	if !l.probing() || len(l.targets) == 0 {
@@ -55,10 +65,7 @@ func (l *line) schedule(m *Machine, now time.Time) []Probe {
 	if now.Before(l.next) {
 		return nil
 	}
-	every := m.interval(l)
-	if l.next = l.next.Add(every); !l.next.After(now) || l.volley {
-		l.next = now.Add(every)
-	}
+	l.next = m.beat(now, m.interval(l))
 	if l.volley || l.verdict == Untried {
 		for _, t := range l.targets {
 			send(t, true, t.deaf())

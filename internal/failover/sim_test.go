@@ -76,6 +76,7 @@ type world struct {
 	probes map[LineID]int
 	mute   bool // the prober is dead: orders vanish
 	ticks  int
+	orders int // ticks that ordered probes
 }
 
 func newWorld(cfg Config, seed uint64) *world {
@@ -109,6 +110,9 @@ func (w *world) step() {
 	for _, c := range out.Changes {
 		w.log = append(w.log, stamped{w.now.Sub(epoch), c})
 	}
+	if len(out.Probes) > 0 {
+		w.orders++
+	}
 	for _, p := range out.Probes {
 		w.probes[p.Line]++
 		if !w.mute {
@@ -120,8 +124,9 @@ func (w *world) step() {
 func (w *world) send(p Probe) {
 	path := w.paths[p.Line]
 	sent := w.now.Add(200 * time.Microsecond)
+	// The prober tells of a sending only if no reply came soon (package probe).
+	w.push(sent.Add(40*time.Millisecond), func() { w.m.Sent(sent, p.ID) })
 	w.push(sent, func() {
-		w.m.Sent(sent, p.ID)
 		if path.refuse != "" {
 			w.m.Error(sent, p.ID, path.refuse)
 			return

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"time"
 
@@ -106,17 +105,16 @@ func (d *daemon) put(ctx context.Context, cfg *config.Config, v version, c api.C
 			return api.Outcome{}, &api.Error{Status: http.StatusInternalServerError, Problem: api.Problem{Title: err.Error() + "; the file before stays in force", Plan: p.String()}}
 		}
 	}
+	d.news = true
 	d.cfg, d.force, d.notes = cfg, d.force.put(v), nil
-	houseBefore := d.world.house
+	before := d.world.house
 	d.world = w
+	d.named = false // the search domain may be another
 	d.machine.Configure(start, failoverConfig(cfg))
 	d.turned(start, p, nil)
 	d.wantTurn(settleFor) // what appeared with this turn: ports that moved, addresses of the kernel's
 	d.log.Info("another file is in force", "file", v.From, "by", v.By, "steps", len(p.Steps))
-	err = d.keep(forceFile, d.force)
-	if !maps.Equal(houseBefore.Index, w.house.Index) || houseBefore.ULA != w.house.ULA {
-		err = errors.Join(err, d.keep(houseFile, w.house))
-	}
+	err = errors.Join(d.keep(forceFile, d.force), d.store.Put(w.house.since(before)...))
 	if err != nil {
 		return api.Outcome{}, fmt.Errorf("the file is in force, but will not survive a restart: %w", err)
 	}
@@ -137,13 +135,6 @@ func outcome(p plan.Plan, applied bool) (api.Outcome, error) {
 	return api.Outcome{Plan: b, Text: p.String(), Empty: p.Empty(), Applied: applied}, nil
 }
 
-// InForce returns the files in force.
-func (d *daemon) InForce() []api.Source {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.inForce
-}
-
 // Down takes everything apart and ends the daemon.
 func (d *daemon) Down(ctx context.Context) error {
 	_, err := call(ctx, d, func() (struct{}, error) {
@@ -159,7 +150,4 @@ func (d *daemon) Down(ctx context.Context) error {
 }
 
 // Leases lists what the LANs' clients hold.
-func (d *daemon) Leases() []api.Lease { return []api.Lease{} }
-
-// Refused tells what was refused.
-func (d *daemon) Refused(context.Context, bool, func(api.Refused) error) error { return nil }
+func (d *daemon) Leases(context.Context) ([]api.Lease, error) { return []api.Lease{}, nil }

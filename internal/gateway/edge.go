@@ -1,7 +1,74 @@
 package gateway
 
-// pollCarrier looks at the WANs' carriers.
-func (d *daemon) pollCarrier() {}
+import (
+	"context"
+	"time"
 
-// sendProbes sends the probes that were ordered.
-func (d *daemon) sendProbes() { d.probes = nil }
+	"weir/internal/desired"
+	"weir/internal/kernel"
+)
+
+// sync tells each service what it has to know. Services that have nothing new to
+// hear are not disturbed.
+func (d *daemon) sync(ctx context.Context) {
+	d.far = farEnds(desired.Build(d.cfg, d.world.state(d.cfg)))
+	d.syncDHCP4(ctx)
+	d.syncProbe(ctx)
+	d.syncRA(ctx)
+	d.syncDNS(ctx)
+	d.syncRefused(ctx)
+}
+
+// services are all of them, in the order in which the status shows them.
+func (d *daemon) services() []*service {
+	var out []*service
+	if d.prober != nil {
+		out = append(out, d.prober.service)
+	}
+	for _, w := range d.cfg.WANs {
+		if s := d.dhcp4[w.Name]; s != nil {
+			out = append(out, s.service)
+		}
+	}
+	if d.ra != nil {
+		out = append(out, d.ra.service)
+	}
+	if d.dns != nil {
+		out = append(out, d.dns.service)
+	}
+	if d.reader != nil {
+		out = append(out, d.reader)
+	}
+	return out
+}
+
+// pollCarrier asks for the carriers of the ports that are in their namespaces.
+func (d *daemon) pollCarrier() {
+	var names []string
+	var ports []kernel.Port
+	for _, w := range d.cfg.WANs {
+		if k := d.world.wans[w.Name]; k.port.index != 0 {
+			names = append(names, w.Name)
+			ports = append(ports, kernel.Port{NS: desired.NSPrefix + w.Name, Link: k.port.name})
+		}
+	}
+	if len(ports) == 0 {
+		return
+	}
+	now := time.Now()
+	cs, err := d.k.Carrier(ports...)
+	if err != nil {
+		d.log.Warn("carriers can't be read", "err", err)
+		return
+	}
+	for i, name := range names {
+		k, up := d.world.wans[name], cs[i].Present && cs[i].Carrier
+		d.machine.Carrier(now, name, up, cs[i].Downs)
+		now := k.polled(up, cs[i].Downs)
+		d.world.wans[name] = now
+		if now.carrier != k.carrier || now.confirm != k.confirm {
+			d.news = true
+			d.wantTurn(settleFor)
+		}
+	}
+}

@@ -27,6 +27,7 @@ import (
 	"weir/internal/api"
 	"weir/internal/config"
 	"weir/internal/kernel"
+	"weir/internal/state"
 )
 
 // Options is what a gateway is started with. Log is required.
@@ -44,14 +45,14 @@ type Options struct {
 // Run is the gateway until ctx ends, which leaves the kernel forwarding as it is,
 // or until it is told to take everything down. The error is an *api.Error with
 // diagnostics if the file is wrong and nothing else is known to put in force.
-func Run(ctx context.Context, o Options) error {
+func Run(ctx context.Context, o Options) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	d, err := open(ctx, o)
+	d, err := open(o)
 	if err != nil {
 		return err
 	}
-	defer d.close()
+	defer func() { err = errors.Join(err, d.close()) }()
 	l, err := api.Listen(o.RuntimeDir, d.cfg.API.Group, o.Log)
 	if err != nil {
 		return err
@@ -79,39 +80,50 @@ func Run(ctx context.Context, o Options) error {
 }
 
 // open reads what is stored, decides which file is in force, and opens the kernel.
-func open(ctx context.Context, o Options) (*daemon, error) {
-	if err := os.MkdirAll(o.StateDir, 0o700); err != nil {
-		return nil, fmt.Errorf("make the state directory: %w; --state-dir names another", err)
-	}
+func open(o Options) (_ *daemon, err error) {
 	d := newDaemon(o)
-	d.restore()
+	if d.store, err = state.Open(o.StateDir); err != nil {
+		return nil, fmt.Errorf("%w; --state-dir names another", err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, d.close())
+		}
+	}()
+	for _, what := range d.store.Damage() {
+		o.Log.Error("stored state is damaged", "what", what)
+	}
+	d.restore(d.store.Kept())
 	if err := d.chooseFile(); err != nil {
 		return nil, err
 	}
-	k, err := kernel.Open(kernel.Options{StateDir: o.StateDir, RuntimeDir: o.RuntimeDir, Log: o.Log})
+	d.k, err = kernel.Open(kernel.Options{StateDir: o.StateDir, RuntimeDir: o.RuntimeDir, Log: o.Log})
 	if err != nil {
 		return nil, err
 	}
-	d.k = k
-	d.world.machine = k.Machine()
+	d.world.machine = d.k.Machine()
 	return d, nil
 }
 
-// restore reads what is stored. What can't be read is lost, and the house goes
+// restore takes in what is stored. What can't be read is lost, and the house goes
 // on without.
-func (d *daemon) restore() {
-	for path, v := range map[string]any{houseFile: &d.world.house, forceFile: &d.force} {
-		if err := kept(filepath.Join(d.o.StateDir, path), v); err != nil {
-			d.log.Error("something stored is lost, going on without", "err", err)
+func (d *daemon) restore(k state.Kept) {
+	d.world.house = house{ULA: k.ULA, Index: k.Index}
+	d.world.wans = map[string]wan{}
+	for name, l := range k.WANs {
+		if holds(l, d.started) {
+			d.world.wans[name] = wan{lease: &l}
 		}
+	}
+	if err := kept(filepath.Join(d.o.StateDir, forceFile), &d.force); err != nil {
+		d.log.Error("which file was in force is not known any more", "err", err)
 	}
 }
 
-// What is kept in the state directory.
+// What is kept in the state directory beside the store.
 const (
+	forceFile  = "file.json"   // the files in force
 	resolvFile = "resolv.json" // what /etc/resolv.conf was
-	houseFile  = "house.json"
-	forceFile  = "file.json"
 )
 
 // chooseFile puts the right file in force for a start: see force.

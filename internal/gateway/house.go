@@ -5,14 +5,16 @@ import (
 	"io"
 	"maps"
 	"net/netip"
+	"slices"
 
 	"weir/internal/config"
+	"weir/internal/state"
 )
 
 // house is what is made once for a house and kept for good.
 type house struct {
-	ULA   netip.Prefix     `json:"ula"`
-	Index map[string]uint8 `json:"index"` // by WAN, 1 to 255: the low byte of the ct mark
+	ULA   netip.Prefix
+	Index map[string]uint8 // by WAN, 1 to 255: the low byte of the ct mark
 }
 
 // settle returns h with what the file needs and h lacks yet: a ULA from random
@@ -52,6 +54,20 @@ func settle(h house, c *config.Config, random io.Reader) (house, error) {
 	}
 	h.Index = index
 	return h, nil
+}
+
+// since is what has to be stored of h where old is stored.
+func (h house) since(old house) []state.Item {
+	var items []state.Item
+	if h.ULA != old.ULA {
+		items = append(items, state.KeepULA(h.ULA))
+	}
+	for _, name := range slices.Sorted(maps.Keys(h.Index)) {
+		if h.Index[name] != old.Index[name] {
+			items = append(items, state.KeepIndex(name, h.Index[name]))
+		}
+	}
+	return items
 }
 
 // free is the lowest number that no WAN has, 0 if there is none.

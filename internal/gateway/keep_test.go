@@ -10,17 +10,18 @@ import (
 
 func TestKeep(t *testing.T) {
 	dir := t.TempDir()
-	path := filepath.Join(dir, "house.json")
-	var h house
+	path := filepath.Join(dir, "thing.json")
+	var h struct{ Index map[string]uint8 }
 	if err := kept(path, &h); err != nil || h.Index != nil {
 		t.Fatalf("nothing is stored yet: %v, %v", h, err)
 	}
 	for k := range uint8(3) {
-		want := house{Index: map[string]uint8{"fiber": k}}
+		want := h
+		want.Index = map[string]uint8{"fiber": k}
 		if err := keep(path, want); err != nil {
 			t.Fatal(err)
 		}
-		var got house
+		got := h
 		if err := kept(path, &got); err != nil {
 			t.Fatal(err)
 		}

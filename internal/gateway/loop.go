@@ -3,10 +3,11 @@ package gateway
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"os"
-	"reflect"
 	"sync"
 	"time"
 
@@ -14,12 +15,13 @@ import (
 	"weir/internal/config"
 	"weir/internal/failover"
 	"weir/internal/kernel"
+	"weir/internal/refused"
+	"weir/internal/state"
 )
 
 // The pace of the loop.
 const (
 	carrierEvery = 50 * time.Millisecond // see architecture.md, section 2: netlink tells of a carrier once a second at most
-	lookEvery    = time.Second           // the kernel is compared with the file at least this often
 	settleFor    = 20 * time.Millisecond // kernel events come in crowds: a turn waits for the crowd
 	firstRetry   = time.Second           // a failed turn is tried again, then twice as late
 	maxRetry     = 30 * time.Second
@@ -32,11 +34,15 @@ type daemon struct {
 	log     *slog.Logger
 	started time.Time
 	k       *kernel.Kernel
+	store   *state.Store
+	items   chan []state.Item // to be stored; closed by close
+	stored  chan struct{}     // closed when all of them are; nil: nobody stores
 
 	cfg   *config.Config
 	force force
 	world world
 	notes []string // of the start
+	seen  []string // notes of the last turn's plan
 
 	machine  *failover.Machine
 	adopted  bool             // machine knows what the kernel had in force at the start
@@ -47,29 +53,46 @@ type daemon struct {
 	retry time.Duration
 	turns api.Turn
 	ready bool // the first turn is done, and systemd knows
+	named bool // the machine's own names were seen to
 	ended bool // taken down
 	news  bool // the status may be another one
 
+	prober  *prober
+	dhcp4   map[string]*dhcp4Client // by WAN
+	ra      *advertiser
+	dns     *dnsServer
+	reader  *service                // of what the firewall refuses
+	refused *refused.Log            // safe for any goroutine
+	far     map[string][]netip.Addr // the cables' far ends, by WAN
+
 	posts chan func() // any goroutine may send
 
-	mu      sync.Mutex // guards what is below, for the API
-	shown   api.Status
-	inForce []api.Source
-	changed chan struct{}
+	mu      sync.Mutex
+	changed chan struct{} // closed and replaced when the status is another one; guarded by mu
 }
 
 func newDaemon(o Options) *daemon {
 	return &daemon{
 		o: o, log: o.Log, started: time.Now(),
+		dhcp4:   map[string]*dhcp4Client{},
+		refused: refused.NewLog(refusedKept),
 		posts:   make(chan func(), 64),
 		changed: make(chan struct{}),
+		items:   make(chan []state.Item, 256),
 	}
 }
 
-func (d *daemon) close() {
-	if err := d.k.Close(); err != nil {
-		d.log.Error("close the kernel", "err", err)
+// close writes what is still to be stored, and closes all there is.
+func (d *daemon) close() error {
+	var err error
+	if d.stored != nil {
+		close(d.items)
+		<-d.stored
 	}
+	if d.k != nil {
+		err = d.k.Close()
+	}
+	return errors.Join(err, d.store.Close())
 }
 
 // post has the loop run f, unless ctx ends before.
@@ -79,6 +102,9 @@ func (d *daemon) post(ctx context.Context, f func()) {
 	case <-ctx.Done():
 	}
 }
+
+// postSoon is post for what is called on a goroutine that the loop may wait for.
+func (d *daemon) postSoon(ctx context.Context, f func()) { go d.post(ctx, f) }
 
 // call has the loop run f and waits for it.
 func call[T any](ctx context.Context, d *daemon, f func() (T, error)) (T, error) {
@@ -109,13 +135,17 @@ func (d *daemon) wantTurn(within time.Duration) {
 
 // loop runs until ctx ends or the gateway is taken down.
 func (d *daemon) loop(ctx context.Context) error {
+	events, err := d.k.Watch(ctx)
+	if err != nil {
+		return err
+	}
 	if err := d.settleHouse(); err != nil {
 		return err
 	}
+	d.stored = make(chan struct{})
+	go d.storeItems()
 	carrier := time.NewTicker(carrierEvery)
 	defer carrier.Stop()
-	look := time.NewTicker(lookEvery)
-	defer look.Stop()
 	wake := time.NewTimer(0)
 	defer wake.Stop()
 	d.machine = failover.New(failoverConfig(d.cfg), time.Now())
@@ -131,12 +161,14 @@ func (d *daemon) loop(ctx context.Context) error {
 			d.log.Info("weir ends; the kernel goes on forwarding")
 			d.tell("STOPPING=1")
 			return nil
-		case <-look.C:
-			d.kernelEvent()
+		case e, ok := <-events:
+			if !ok {
+				return errors.New("the kernel's events ended")
+			}
+			d.kernelEvent(e)
 		case f := <-d.posts:
 			f()
 			d.drain()
-			d.news = true
 		case <-carrier.C:
 			d.pollCarrier()
 		case <-wake.C:
@@ -145,11 +177,13 @@ func (d *daemon) loop(ctx context.Context) error {
 		if !d.dirty.IsZero() && !d.dirty.After(time.Now()) {
 			d.dirty = time.Time{}
 			d.turn(ctx)
+			d.sync(ctx)
 			d.news = true
 		}
 		d.sendProbes()
+		d.takeNames()
 		if d.news {
-			d.publish()
+			d.announce()
 			d.news = false
 		}
 	}
@@ -179,23 +213,32 @@ func (d *daemon) drain() {
 
 // kernelEvent takes in that something in the kernel changed. What a failing turn
 // stirs up itself does not hasten the next.
-func (d *daemon) kernelEvent() {
+func (d *daemon) kernelEvent(kernel.Event) {
 	if d.retry == 0 {
 		d.wantTurn(settleFor)
 	}
 }
 
-// settleHouse gives the house what d.cfg needs and it lacks, and keeps it.
+// settleHouse gives the house what d.cfg needs and it lacks, and stores it.
 func (d *daemon) settleHouse() error {
 	h, err := settle(d.world.house, d.cfg, rand.Reader)
 	if err != nil {
 		return err
 	}
-	if reflect.DeepEqual(h, d.world.house) {
-		return nil
-	}
+	err = d.store.Put(h.since(d.world.house)...)
 	d.world.house = h
-	return d.keep(houseFile, h)
+	return err
+}
+
+// storeItems stores what the loop wants stored, in order: the disk may be slow,
+// and no turn waits for it.
+func (d *daemon) storeItems() {
+	defer close(d.stored)
+	for items := range d.items {
+		if err := d.store.Put(items...); err != nil {
+			d.log.Error("the state is not stored at the moment, and would not survive a power cut", "err", err)
+		}
+	}
 }
 
 // tell tells the service manager, if there is one.

@@ -3,19 +3,23 @@ package gateway
 import (
 	"context"
 	"errors"
-	"path/filepath"
 
 	"weir/internal/api"
 	"weir/internal/config"
 	"weir/internal/failover"
 	"weir/internal/kernel"
+	"weir/internal/state"
 )
 
 // Plan says what c would change, where no daemon runs: from the kernel and what
 // is stored. Nothing is changed, neither of the two.
 func Plan(ctx context.Context, o Options, c *config.Config) (_ api.Outcome, err error) {
 	d := newDaemon(o)
-	d.restore()
+	stored, _, err := state.Read(o.StateDir)
+	if err != nil {
+		return api.Outcome{}, err
+	}
+	d.restore(stored)
 	d.machine = failover.New(failoverConfig(c), d.started)
 	k, err := kernel.Open(kernel.Options{StateDir: o.StateDir, RuntimeDir: o.RuntimeDir, Log: o.Log})
 	if err != nil {
@@ -43,11 +47,5 @@ func Down(ctx context.Context, o Options) (err error) {
 
 // down gives the kernel and the resolver back.
 func down(ctx context.Context, o Options, k *kernel.Kernel) error {
-	var f found
-	path := filepath.Join(o.StateDir, resolvFile)
-	err := kept(path, &f)
-	if err == nil {
-		err = resolver{path: resolvConf}.give(f)
-	}
-	return errors.Join(k.Down(ctx), err)
+	return errors.Join(k.Down(ctx), giveNames(o.StateDir))
 }

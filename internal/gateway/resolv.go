@@ -114,6 +114,40 @@ func (r resolver) write(text string) error {
 	return fmt.Errorf("write the machine's resolver file: %w", err)
 }
 
+// takeNames makes weir's resolver the machine's own, once it answers. Where that
+// can't be done the machine keeps the names it has, which is said and stops nothing.
+func (d *daemon) takeNames() {
+	if d.named || d.dns == nil || !d.ready || d.dns.status().State != "running" {
+		return
+	}
+	d.named = true
+	if sharesNames() {
+		d.log.Info("the resolver file is left alone: it is that of programs outside this network namespace", "path", resolvConf)
+		return
+	}
+	err := resolver{path: resolvConf}.take(resolvText(netip.MustParseAddr("127.0.0.1"), d.cfg.Gateway.Domain), func(f found) error {
+		return d.keep(resolvFile, f)
+	})
+	if err != nil {
+		d.log.Warn("the machine does not ask weir for names", "err", err)
+		d.notes = append(d.notes, "the machine itself does not ask weir for names: "+err.Error())
+		d.news = true
+	}
+}
+
+// giveNames puts the resolver file back that takeNames replaced, if it did.
+func giveNames(stateDir string) error {
+	var f *found
+	path := filepath.Join(stateDir, resolvFile)
+	if err := kept(path, &f); err != nil || f == nil {
+		return err
+	}
+	if err := (resolver{path: resolvConf}).give(*f); err != nil {
+		return err
+	}
+	return os.Remove(path)
+}
+
 // sharesNames says whether the resolver file is that of programs which are not
 // in this network: the network namespace is not the machine's first while the
 // file system still is. Then it is not ours to write.

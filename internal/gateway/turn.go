@@ -41,9 +41,6 @@ func (d *daemon) plan(ctx context.Context) (plan.Plan, error) {
 		d.machine.Adopt(now, adoption(d.cfg, d.world.house.Index, actual))
 	}
 	d.world = d.world.observe(d.cfg, want, actual)
-	for name, k := range d.world.wans {
-		d.machine.Carrier(now, name, k.carrier, 0)
-	}
 	d.judge(now)
 	d.dirty = time.Time{} // what judging wants is in this turn
 	return plan.Diff(actual, desired.Build(d.cfg, d.world.state(d.cfg))), nil
@@ -96,7 +93,7 @@ func (d *daemon) turned(start time.Time, p plan.Plan, err error) {
 	if d.turns.Failed > 0 {
 		d.log.Info("the kernel is as the file wants it again", "after", d.turns.Failed)
 	}
-	d.retry = 0
+	d.retry, d.seen = 0, p.Notes
 	d.turns.Error, d.turns.Failed, d.turns.Retry = "", 0, time.Time{}
 	if !p.Empty() {
 		d.log.Info("kernel changed", "steps", len(p.Steps), "took", took.Round(10*time.Microsecond))

@@ -1,7 +1,16 @@
 package gateway
 
-import "weir/internal/worker"
+import (
+	"weir/internal/dns"
+	"weir/internal/probe"
+	"weir/internal/ra"
+	"weir/internal/refused"
+	"weir/internal/wan/dhcp4"
+	"weir/internal/worker"
+)
 
 // Worker is the whole life of a child: `weir worker` with args behind it. It
 // returns the exit status.
-func Worker(args []string) int { return worker.Main(args) }
+func Worker(args []string) int {
+	return worker.Main(args, probe.Worker, dhcp4.Worker, ra.Worker, dns.Worker, refused.Worker)
+}

@@ -21,14 +21,28 @@ type world struct {
 	house      house
 	machine    state.Machine
 	wans       map[string]wan
-	lans       map[string]bool // whether a port of it is there
+	names      map[int]string  // main's links by index
+	lans       map[string]link // what carries each LAN; the zero link is not there
 	use4, use6 string
+}
+
+// link is a link in its namespace. It is another one when its index is.
+type link struct {
+	name  string
+	index int // 0: it is not there
+	mac   string
 }
 
 // wan is what is known of a WAN.
 type wan struct {
-	present  bool // its port is there
-	carrier  bool
+	present bool // its port is there, in its namespace or not yet
+	port    link // in its namespace
+	cable   link // in main
+	carrier bool
+	downs   uint32 // how often the port lost it so far
+	asked   int    // the index of the port that said so; 0: none yet
+	confirm uint64 // rises when the carrier came back: the lease is to be confirmed
+
 	lease    *state.Lease4  // nil: none
 	slaac    []netip.Prefix // what the kernel made of router advertisements
 	router6  bool           // the kernel has a default route from one
@@ -93,6 +107,9 @@ func complete4(c config.WAN, k wan) (ok bool, why string) {
 	case len(l.Addr) == 0:
 		return false, "no lease yet"
 	case !slices.ContainsFunc(l.Routes, func(r state.Route) bool { return r.Dst.Bits() == 0 }):
+		if k.lease != nil && k.lease.Note != "" {
+			return false, k.lease.Note // says why, and what helps
+		}
 		return false, "the lease has no default route"
 	}
 	return true, ""
@@ -116,37 +133,82 @@ func complete6(c config.WAN, k wan) (ok bool, why string) {
 // observe is w with what the kernel holds: which ports are there, and what it
 // made of router advertisements. The rest of w stays.
 func (w world) observe(c *config.Config, d desired.Desired, a plan.Actual) world {
+	main := actualNamespace(a, "")
 	wans := make(map[string]wan, len(c.WANs))
 	for _, cw := range c.WANs {
 		k := w.wans[cw.Name]
 		name := wanLink(d, cw.Name)
 		ns := actualNamespace(a, desired.NSPrefix+cw.Name)
-		here := hasLink(ns, name)
+		port := linkOf(ns, name)
+		k.port = link{name: name}
+		k.cable, _ = seen(linkOf(main, cw.Name), cw.Name)
 		// A port that has not been moved to its namespace yet is there as well; a
 		// VLAN is there where its port is.
-		k.present = name != "" && (here || hasLink(actualNamespace(a, ""), cw.Interface))
-		// A port that is down can't tell; it is taken to have a carrier until it does.
-		k.carrier = k.present && (!here || carrier(ns, name))
+		k.present = name != "" && (port != nil || linkOf(main, cw.Interface) != nil)
 		k.slaac, k.router6 = nil, false
-		if here {
+		// A port that is down can't tell; it is taken to have a carrier until it does.
+		k.carrier = k.present
+		if port != nil {
+			k.port, k.carrier = seen(port, name)
 			k.slaac, k.router6 = advertised(ns, name)
 		}
 		wans[cw.Name] = k
 	}
 	w.wans = wans
-	w.lans = make(map[string]bool, len(c.LANs))
-	for _, l := range c.LANs {
-		for _, port := range l.Interface {
-			w.lans[l.Name] = w.lans[l.Name] || hasLink(actualNamespace(a, ""), port)
+	w.names = map[int]string{}
+	if main != nil {
+		for _, l := range main.Links {
+			w.names[l.Index] = l.Name
 		}
+	}
+	w.lans = make(map[string]link, len(c.LANs))
+	for _, l := range c.LANs {
+		name := lanLink(l)
+		w.lans[l.Name], _ = seen(linkOf(main, name), name)
 	}
 	return w
 }
 
-// carrier is false for a link that is up and has none.
-func carrier(ns *plan.Namespace, name string) bool {
-	i := slices.IndexFunc(ns.Links, func(l plan.Link) bool { return l.Name == name })
-	return !ns.Links[i].Up || ns.Links[i].Carrier
+// polled is k with a fresh look at the carrier. A line whose carrier was away,
+// however shortly, may lead to another network now: its lease is to be confirmed.
+func (k wan) polled(up bool, downs uint32) wan {
+	if up && k.asked == k.port.index && downs != k.downs {
+		k.confirm++
+	}
+	if up || k.asked != k.port.index {
+		k.downs, k.asked = downs, k.port.index
+	}
+	k.carrier = up
+	return k
+}
+
+// seen is l as we keep it, and whether it has a carrier as far as it can tell.
+func seen(l *plan.Link, name string) (_ link, carrier bool) {
+	if l == nil {
+		return link{name: name}, false
+	}
+	return link{name: name, index: l.Index, mac: l.MAC}, !l.Up || l.Carrier
+}
+
+func linkOf(ns *plan.Namespace, name string) *plan.Link {
+	if ns == nil {
+		return nil
+	}
+	for i := range ns.Links {
+		if ns.Links[i].Name == name {
+			return &ns.Links[i]
+		}
+	}
+	return nil
+}
+
+// lanLink is the name of the link that carries a LAN's addresses, as Build has
+// it: the port itself, or a bridge or VLAN that is called like the LAN.
+func lanLink(l config.LAN) string {
+	if len(l.Interface) == 1 && l.VLAN == 0 {
+		return l.Interface[0]
+	}
+	return l.Name
 }
 
 // advertised is what the kernel made of router advertisements on a link: usable
@@ -163,10 +225,6 @@ func advertised(ns *plan.Namespace, link string) (addrs []netip.Prefix, router b
 	}
 	slices.SortFunc(addrs, func(a, b netip.Prefix) int { return a.Compare(b) })
 	return addrs, router
-}
-
-func hasLink(ns *plan.Namespace, name string) bool {
-	return ns != nil && slices.ContainsFunc(ns.Links, func(l plan.Link) bool { return l.Name == name })
 }
 
 // protoRA is RTPROT_RA (rtnetlink(7)): what the kernel made of a router advertisement.

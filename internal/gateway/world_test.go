@@ -140,10 +140,10 @@ func TestObserve(t *testing.T) {
 		return plan.Route{Route: desired.Route{Dst: default6, Link: link}, Proto: proto}
 	}
 	a := plan.Actual{Namespaces: []plan.Namespace{
-		{Name: "", Links: []plan.Link{{Name: "eth0"}, {Name: "eth1"}}},
+		{Name: "", Links: []plan.Link{{Name: "eth0", Index: 2}, {Name: "eth1", Index: 3}, {Name: "lte", Index: 9}}},
 		{
 			Name:  "wan-lte",
-			Links: []plan.Link{{Name: "lan"}, {Name: "eth2", Up: true, Carrier: true}},
+			Links: []plan.Link{{Name: "lan", Index: 1}, {Name: "eth2", Index: 4, MAC: "02:00:00:00:00:02", Up: true, Carrier: true}},
 			Addrs: []plan.Addr{
 				addr("eth2", "2001:db8:2::9/64", true, false),
 				addr("eth2", "2001:db8:2::5/64", true, false),
@@ -155,20 +155,23 @@ func TestObserve(t *testing.T) {
 			Routes: []plan.Route{route("lan", protoRA), route("eth2", protoRA)},
 		},
 	}}
-	old := world{wans: map[string]wan{"lte": {lease: &lteLease, up4: true, carrier: true, slaac: prefixes("2001:db8:77::1/64")}, "gone": {}}}
-	got := old.observe(c, d, a).wans
+	old := world{wans: map[string]wan{"lte": {lease: &lteLease, up4: true, confirm: 7, slaac: prefixes("2001:db8:77::1/64")}, "gone": {}}}
+	got := old.observe(c, d, a)
 	want := map[string]wan{
-		"fiber": {present: true, carrier: true}, // not moved to its namespace yet
-		"lte":   {present: true, lease: &lteLease, up4: true, carrier: true, slaac: prefixes("2001:db8:2::5/64", "2001:db8:2::9/64"), router6: true},
+		"fiber": {present: true, carrier: true, port: link{name: "eth1"}, cable: link{name: "fiber"}}, // not moved to its namespace yet
+		"lte": {
+			present: true, carrier: true, port: link{"eth2", 4, "02:00:00:00:00:02"}, cable: link{name: "lte", index: 9},
+			confirm: 7, lease: &lteLease, up4: true, slaac: prefixes("2001:db8:2::5/64", "2001:db8:2::9/64"), router6: true,
+		},
 	}
-	if d := cmp.Diff(want, got, cmp.AllowUnexported(wan{}), addrs); d != "" {
+	if d := cmp.Diff(want, got.wans, cmp.AllowUnexported(wan{}, link{}), addrs); d != "" {
 		t.Error(d)
 	}
-	if len(old.wans) != 2 || !old.wans["lte"].carrier {
+	if d := cmp.Diff(map[string]link{"home": {name: "eth0", index: 2}}, got.lans, cmp.AllowUnexported(link{})); d != "" {
+		t.Error(d)
+	}
+	if len(old.wans) != 2 || old.wans["lte"].carrier {
 		t.Error("the world before was changed")
-	}
-	if d := cmp.Diff(map[string]bool{"home": true}, old.observe(c, d, a).lans); d != "" {
-		t.Error(d)
 	}
 	a.Namespaces[1].Links[1].Carrier = false
 	if old.observe(c, d, a).wans["lte"].carrier {
@@ -178,5 +181,31 @@ func TestObserve(t *testing.T) {
 	a.Namespaces[0].Links = nil
 	if got := old.observe(c, d, a).wans["lte"]; got.present || got.router6 || got.slaac != nil {
 		t.Errorf("with its port gone: %+v", got)
+	}
+}
+
+func TestALeaseIsConfirmedAfterTheCarrierWasAway(t *testing.T) {
+	k := wan{port: link{index: 4}}
+	for i, step := range []struct {
+		up      bool
+		downs   uint32
+		confirm uint64
+	}{
+		{true, 3, 0},  // the first look says nothing
+		{true, 3, 0},  // still there
+		{false, 4, 0}, // away: nobody could answer
+		{false, 4, 0},
+		{true, 4, 1}, // back
+		{true, 5, 2}, // a blink between two looks
+		{true, 5, 2},
+	} {
+		k = k.polled(step.up, step.downs)
+		if k.confirm != step.confirm || k.carrier != step.up {
+			t.Fatalf("look %d: %+v, want %+v", i+1, k, step)
+		}
+	}
+	k.port.index = 9 // another port has the name
+	if k = k.polled(true, 0); k.confirm != 2 {
+		t.Error("the counter of another port was compared")
 	}
 }

@@ -62,6 +62,8 @@ func parseAddr(b []byte, names map[int]string) (plan.Addr, uint32, error) {
 			local, _ = netip.AddrFromSlice(d.Bytes())
 		case unix.IFA_ADDRESS:
 			address, _ = netip.AddrFromSlice(d.Bytes())
+		case unix.IFA_BROADCAST:
+			a.Broadcast, _ = netip.AddrFromSlice(d.Bytes())
 		case unix.IFA_FLAGS:
 			flags = d.Uint32()
 		case ifaProto:
@@ -73,6 +75,9 @@ func parseAddr(b []byte, names map[int]string) (plan.Addr, uint32, error) {
 	}
 	if !local.IsValid() {
 		local = address
+	}
+	if address != local {
+		a.Peer = address
 	}
 	a.Prefix = netip.PrefixFrom(local, bits)
 	a.NoDAD = flags&unix.IFA_F_NODAD != 0
@@ -89,7 +94,7 @@ func parseAddr(b []byte, names map[int]string) (plan.Addr, uint32, error) {
 	return a, flags, nil
 }
 
-func (s *space) addAddr(a desired.Addr) error {
+func (s *space) addAddr(a plan.Addr) error {
 	var flags uint32
 	if a.NoDAD && a.Prefix.Addr().Is6() {
 		flags = unix.IFA_F_NODAD
@@ -100,7 +105,7 @@ func (s *space) addAddr(a desired.Addr) error {
 // deleteAddr takes an address away. The kernel would take the others of its
 // network too if it is their primary one (net/ipv4/devinet.c), so it is told to
 // promote one of them.
-func (s *space) deleteAddr(a desired.Addr) error {
+func (s *space) deleteAddr(a plan.Addr) error {
 	if a.Prefix.Addr().Is6() {
 		return s.addrRequest(unix.RTM_DELADDR, 0, a, 0)
 	}
@@ -120,7 +125,7 @@ func (s *space) deleteAddr(a desired.Addr) error {
 	})
 }
 
-func (s *space) addrRequest(typ netlink.HeaderType, flags netlink.HeaderFlags, a desired.Addr, ifaFlags uint32) error {
+func (s *space) addrRequest(typ netlink.HeaderType, flags netlink.HeaderFlags, a plan.Addr, ifaFlags uint32) error {
 	index, err := s.linkIndex(a.Link)
 	if err != nil {
 		return err
@@ -132,9 +137,13 @@ func (s *space) addrRequest(typ netlink.HeaderType, flags netlink.HeaderFlags, a
 	}
 	data, err := attrs(func(e *netlink.AttributeEncoder) {
 		e.Bytes(unix.IFA_LOCAL, ip.AsSlice())
-		e.Bytes(unix.IFA_ADDRESS, ip.AsSlice())
-		if bits := a.Prefix.Bits(); ip.Is4() && bits < 31 && typ == unix.RTM_NEWADDR {
-			e.Bytes(unix.IFA_BROADCAST, broadcast(a.Prefix))
+		if a.Peer.IsValid() {
+			e.Bytes(unix.IFA_ADDRESS, a.Peer.AsSlice())
+		} else {
+			e.Bytes(unix.IFA_ADDRESS, ip.AsSlice())
+		}
+		if a.Broadcast.IsValid() && typ == unix.RTM_NEWADDR {
+			e.Bytes(unix.IFA_BROADCAST, a.Broadcast.AsSlice())
 		}
 		if ifaFlags != 0 {
 			e.Uint32(unix.IFA_FLAGS, ifaFlags)
@@ -144,15 +153,6 @@ func (s *space) addrRequest(typ netlink.HeaderType, flags netlink.HeaderFlags, a
 		return err
 	}
 	return request(s.route, typ, flags, append(ifaddr(family, a.Prefix.Bits(), ifaFlags, index), data...))
-}
-
-// broadcast is the last address of an IPv4 network.
-func broadcast(p netip.Prefix) []byte {
-	b := p.Masked().Addr().As4()
-	for i := p.Bits(); i < 32; i++ {
-		b[i/8] |= 0x80 >> (i % 8)
-	}
-	return b[:]
 }
 
 // gone says that what was to be removed is not there.

@@ -71,7 +71,7 @@ var ErrRefused = errors.New("this plan can't be carried out here")
 
 // Apply carries out a plan. When a step fails those before it are undone, in
 // reverse order, and the error is a *StepError. A plan that refuses something
-// changes nothing (ErrRefused). A plan is for the kernel as it was read: if it
+// changes nothing (ErrRefused). The kernel keeps p: it must not be changed afterwards. A plan is for the kernel as it was read: if it
 // has changed since, a step may fail.
 func (k *Kernel) Apply(ctx context.Context, p plan.Plan) error {
 	k.mu.Lock()
@@ -168,7 +168,12 @@ func (k *Kernel) do(ctx context.Context, action plan.Action) (effect, error) {
 		if err != nil {
 			return effect{}, err
 		}
-		return undoable(func() error { return s.addAddr(a.Addr) }), notGone(s.deleteAddr(a.Addr))
+		return undoable(func() error {
+			if err := s.addAddr(a.Addr); err != nil {
+				return err
+			}
+			return s.putRoutes(a.Lost)
+		}), notGone(s.deleteAddr(a.Addr))
 	case plan.PutRoute:
 		return k.doPutRoute(a)
 	case plan.DeleteRoute:
@@ -176,11 +181,7 @@ func (k *Kernel) do(ctx context.Context, action plan.Action) (effect, error) {
 		if err != nil {
 			return effect{}, err
 		}
-		undo := func() error { return s.putRoute(a.Route, false) }
-		if a.Route.Other != "" {
-			undo = func() error { return errors.New("a route that weir can't describe can't be put back") }
-		}
-		return undoable(undo), notGone(s.deleteRoute(a.Route))
+		return undoable(func() error { return s.putRoute(a.Route, false) }), notGone(s.deleteRoute(a.Route))
 	case plan.PutRule:
 		return k.doPutRule(a)
 	case plan.DeleteRule:
@@ -313,18 +314,29 @@ func (k *Kernel) doDeleteLink(a plan.DeleteLink) (effect, error) {
 				return err
 			}
 		}
-		return s.restore(a.Link.Name, a.Lost, &plan.LinkAttrs{MTU: a.Link.MTU, MAC: a.Link.MAC, AddrGen: &a.Link.AddrGen})
+		if err := s.restore(a.Link.Name, a.Lost); err != nil || a.Lost.Far == nil {
+			return err
+		}
+		far, err := k.space(a.Link.PeerNS)
+		if err != nil {
+			return err
+		}
+		if err := far.setLink(a.Link.Peer, plan.LinkAttrs{MAC: a.Lost.Far.MAC}); err != nil {
+			return err
+		}
+		return far.restore(a.Link.Peer, *a.Lost.Far)
 	}
 	return undoable(undo), notGone(s.deleteLink(a.Link.Name))
 }
 
 // restore puts back what a link lost.
-func (s *space) restore(link string, lost plan.Lost, set *plan.LinkAttrs) error {
-	if set == nil {
-		set = &plan.LinkAttrs{}
+func (s *space) restore(link string, lost plan.Lost) error {
+	for _, c := range lost.Sysctls {
+		if err := s.setSysctl(c.Key, c.Value); err != nil {
+			return err
+		}
 	}
-	set.Up = &lost.Up
-	if err := s.setLink(link, *set); err != nil {
+	if err := s.setLink(link, plan.LinkAttrs{Up: &lost.Up}); err != nil {
 		return err
 	}
 	for _, a := range lost.Addrs {
@@ -335,7 +347,12 @@ func (s *space) restore(link string, lost plan.Lost, set *plan.LinkAttrs) error 
 	if !lost.Up {
 		return nil
 	}
-	for _, r := range lost.Routes {
+	return s.putRoutes(lost.Routes)
+}
+
+// putRoutes puts back routes that went by themselves; some may be there.
+func (s *space) putRoutes(routes []plan.Route) error {
+	for _, r := range routes {
 		if err := s.putRoute(r, false); err != nil && !errors.Is(err, unix.EEXIST) {
 			return err
 		}
@@ -356,7 +373,7 @@ func (k *Kernel) doMoveLink(a plan.MoveLink) (effect, error) {
 		if err := to.moveLink(a.Link, from); err != nil {
 			return err
 		}
-		return from.restore(a.Link, a.Lost, nil)
+		return from.restore(a.Link, a.Lost)
 	}
 	return undoable(undo), from.moveLink(a.Link, to)
 }
@@ -393,7 +410,12 @@ func (k *Kernel) doSetLink(a plan.SetLink) (effect, error) {
 		err := s.setLink(a.Link, to)
 		return errors.Join(err, s.setLink(a.Link, plan.LinkAttrs{Up: &up}))
 	}
-	return undoable(func() error { return set(back) }), set(a.New)
+	return undoable(func() error {
+		if err := set(back); err != nil || !a.Bounce && (back.Up == nil || !*back.Up) {
+			return err
+		}
+		return s.restore(a.Link, a.Lost)
+	}), set(a.New)
 }
 
 func (k *Kernel) doPutAddr(a plan.PutAddr) (effect, error) {
@@ -429,12 +451,7 @@ func (k *Kernel) doPutRoute(a plan.PutRoute) (effect, error) {
 	}
 	undo := func() error { return s.deleteRoute(a.New) }
 	if a.Old != nil {
-		undo = func() error {
-			if a.Old.Other != "" {
-				return errors.New("a route that weir can't describe can't be put back")
-			}
-			return s.putRoute(*a.Old, true)
-		}
+		undo = func() error { return s.putRoute(*a.Old, true) }
 	}
 	return undoable(undo), s.putRoute(a.New, a.Old != nil)
 }
@@ -444,22 +461,33 @@ func (k *Kernel) doPutRule(a plan.PutRule) (effect, error) {
 	if err != nil {
 		return effect{}, err
 	}
-	if err := s.addRule(a.New); err != nil {
-		return effect{}, err
-	}
 	if a.Old == nil {
-		return undoable(func() error { return s.deleteRule(a.New) }), nil
+		return undoable(func() error { return s.deleteRule(a.New) }), s.addRule(a.New)
 	}
-	// Both are there: until the old one goes it is the one that counts.
-	if err := notGone(s.deleteRule(*a.Old)); err != nil {
-		return effect{}, errors.Join(err, s.deleteRule(a.New))
-	}
-	return undoable(func() error {
-		if err := s.addRule(*a.Old); err != nil {
+	return undoable(func() error { return s.swapRule(a.New, *a.Old) }), s.swapRule(*a.Old, a.New)
+}
+
+// swapRule puts next in the place of old. For a moment both are there, and the
+// old one counts; but the kernel takes two rules that differ only in what
+// plan.Rule can't say for one and the same.
+func (s *space) swapRule(old, next plan.Rule) error {
+	err := s.addRule(next)
+	if errors.Is(err, unix.EEXIST) {
+		if err := notGone(s.deleteRule(old)); err != nil {
 			return err
 		}
-		return s.deleteRule(a.New)
-	}), nil
+		if err := s.addRule(next); err != nil {
+			return errors.Join(err, s.addRule(old))
+		}
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := notGone(s.deleteRule(old)); err != nil {
+		return errors.Join(err, s.deleteRule(next))
+	}
+	return nil
 }
 
 func (k *Kernel) doSetSysctl(a plan.SetSysctl) (effect, error) {

@@ -1,6 +1,7 @@
 package kernel_test
 
 import (
+	"encoding/json"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -19,7 +20,9 @@ import (
 
 func TestMain(m *testing.M) { netnstest.Main(m) }
 
-// A house is what most tests here want of the kernel: one static WAN, one LAN.
+// A house is what most tests here want of the kernel: one static WAN, two LANs.
+//
+// The LAN iot is a bridge of one port.
 //
 //	main                                   wan-fiber
 //	eth0 172.31.0.1/24  fiber 172.31.1.0/31 === lan 172.31.1.1/31   eth1 198.51.100.10/24
@@ -31,12 +34,15 @@ func house() desired.Desired {
 			Links: []desired.Link{
 				{Name: "fiber", Kind: desired.Veth, Up: true, Peer: "lan", PeerNS: "wan-fiber", AddrGen: 1, OwnAddrs: true},
 				{Name: "eth0", Kind: desired.Port, Up: true, OwnAddrs: true},
+				{Name: "iot", Kind: desired.Bridge, Up: true, OwnAddrs: true},
+				{Name: "eth2", Kind: desired.Port, Up: true, Master: "iot", AddrGen: 1, OwnAddrs: true},
 			},
 			Addrs: []desired.Addr{
 				{Link: "fiber", Prefix: pre("172.31.1.0/31")},
 				{Link: "fiber", Prefix: pre("fd00:1::/127"), NoDAD: true},
 				{Link: "eth0", Prefix: pre("172.31.0.1/24")},
 				{Link: "eth0", Prefix: pre("fd00::1/64"), NoDAD: true},
+				{Link: "iot", Prefix: pre("172.31.2.1/24")},
 			},
 			Routes: []desired.Route{
 				{Dst: pre("0.0.0.0/0"), Gateway: addr("172.31.1.1"), Link: "fiber", Table: desired.TableBase + 1},
@@ -127,8 +133,8 @@ func both(rules ...desired.Rule) (out []desired.Rule) {
 	return out
 }
 
-// A bench is a kernel under test: main has eth0 and eth1, whose other ends,
-// port0 and port1, are in a namespace called outside.
+// A bench is a kernel under test: main has eth0, eth1 and eth2, whose other
+// ends, port0 to port2, are in a namespace called outside.
 type bench struct {
 	testing.TB
 	k    *kernel.Kernel
@@ -141,7 +147,7 @@ func newBench(t testing.TB) *bench {
 	netnstest.Need(t)
 	b := &bench{TB: t, opt: kernel.Options{StateDir: t.TempDir(), RuntimeDir: t.TempDir()}, want: house()}
 	b.must(netns.Create("outside"))
-	for _, n := range []string{"0", "1"} {
+	for _, n := range []string{"0", "1", "2"} {
 		b.port("eth"+n, "port"+n)
 	}
 	b.open()
@@ -198,9 +204,14 @@ func (b *bench) open() {
 
 func (b *bench) plan() plan.Plan {
 	b.Helper()
-	a, err := b.k.Read(b.Context(), b.want)
+	// The kernel keeps what it is given, and tests edit b.want.
+	text, err := json.Marshal(b.want)
 	b.must(err)
-	return plan.Diff(a, b.want)
+	var want desired.Desired
+	b.must(json.Unmarshal(text, &want))
+	a, err := b.k.Read(b.Context(), want)
+	b.must(err)
+	return plan.Diff(a, want)
 }
 
 // turn applies what is to be done and fails if a second plan is not empty.

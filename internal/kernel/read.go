@@ -117,6 +117,16 @@ func (k *Kernel) readSpace(s *space, links []rawLink, want desired.Desired, want
 			keys = append(keys, c.Key)
 		}
 	}
+	if k.last.Want != nil {
+		// What a link has that may go in this turn.
+		for _, n := range k.last.Want.Namespaces {
+			for _, c := range n.Sysctls {
+				if n.Name == s.name && !slices.Contains(keys, c.Key) {
+					keys = append(keys, c.Key)
+				}
+			}
+		}
+	}
 	if s.name == "" {
 		keys = slices.AppendSeq(keys, maps.Keys(k.found.Sysctls))
 	}

@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"encoding/hex"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -81,7 +82,7 @@ func parseRoute(b []byte, names map[int]string) (r plan.Route, ok bool, err erro
 	if family == unix.AF_INET6 {
 		dst = netip.IPv6Unspecified()
 	}
-	hops := 0
+	var hops []byte
 	err = decode(b[unix.SizeofRtMsg:], func(d *netlink.AttributeDecoder) {
 		switch d.Type() {
 		case unix.RTA_TABLE:
@@ -101,13 +102,7 @@ func parseRoute(b []byte, names map[int]string) (r plan.Route, ok bool, err erro
 		case unix.RTA_PRIORITY:
 			r.Metric = int(d.Uint32())
 		case unix.RTA_MULTIPATH:
-			for b := d.Bytes(); len(b) >= 8; hops++ {
-				n := int(native.Uint16(b))
-				if n < 8 || n > len(b) {
-					break
-				}
-				b = b[min(len(b), (n+3)&^3):]
-			}
+			hops = d.Bytes()
 		case unix.RTA_ENCAP:
 			other = append(other, "encapsulated")
 		case rtaNextHopID:
@@ -132,8 +127,8 @@ func parseRoute(b []byte, names map[int]string) (r plan.Route, ok bool, err erro
 	if r.Type != desired.Unicast {
 		r.Link = "" // IPv6 says lo
 	}
-	if hops > 0 {
-		other = append(other, fmt.Sprintf("%d next hops", hops))
+	if r.Hops, err = parseHops(hops, names); err != nil {
+		return r, false, err
 	}
 	if srcLen != 0 {
 		other = append(other, "for some sources")
@@ -148,7 +143,9 @@ func parseRoute(b []byte, names map[int]string) (r plan.Route, ok bool, err erro
 	}
 	r.OnLink = flags&rtnhOnLink != 0
 	r.Proto = int(proto)
-	r.Other = strings.Join(other, ", ")
+	if r.Other = strings.Join(other, ", "); r.Other != "" {
+		r.Raw = hex.EncodeToString(b)
+	}
 	return r, true, nil
 }
 
@@ -167,13 +164,24 @@ func (s *space) deleteRoute(r plan.Route) error {
 }
 
 func (s *space) routeRequest(typ netlink.HeaderType, flags netlink.HeaderFlags, r plan.Route) error {
+	if r.Raw != "" {
+		raw, err := hex.DecodeString(r.Raw)
+		if err != nil {
+			return err
+		}
+		return request(s.route, typ, flags, raw)
+	}
 	family := uint8(unix.AF_INET6)
 	if r.Dst.Addr().Is4() {
 		family = unix.AF_INET
 	}
+	hops, err := s.encodeHops(r.Hops)
+	if err != nil {
+		return err
+	}
 	rtype := map[desired.RouteType]uint8{desired.Unicast: rtnUnicast, desired.Unreachable: rtnUnreachable, desired.Blackhole: rtnBlackhole}[r.Type]
 	scope := uint8(unix.RT_SCOPE_UNIVERSE)
-	if family == unix.AF_INET && r.Type == desired.Unicast && !r.Gateway.IsValid() {
+	if family == unix.AF_INET && r.Type == desired.Unicast && !r.Gateway.IsValid() && hops == nil {
 		scope = unix.RT_SCOPE_LINK
 	}
 	if typ == unix.RTM_DELROUTE {
@@ -205,9 +213,6 @@ func (s *space) routeRequest(typ netlink.HeaderType, flags netlink.HeaderFlags, 
 		if r.Metric != 0 {
 			e.Uint32(unix.RTA_PRIORITY, uint32(r.Metric))
 		}
-		if r.Other != "" && typ == unix.RTM_DELROUTE {
-			return // by its place alone: it may have several next hops
-		}
 		if r.Gateway.IsValid() {
 			e.Bytes(unix.RTA_GATEWAY, r.Gateway.WithZone("").AsSlice())
 		}
@@ -216,6 +221,9 @@ func (s *space) routeRequest(typ netlink.HeaderType, flags netlink.HeaderFlags, 
 		}
 		if index != 0 {
 			e.Uint32(unix.RTA_OIF, uint32(index))
+		}
+		if hops != nil {
+			e.Bytes(unix.RTA_MULTIPATH, hops)
 		}
 	})
 	if err != nil {

@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"encoding/hex"
 	"fmt"
 	"strings"
 
@@ -104,7 +105,9 @@ func parseRule(b []byte) (plan.Rule, error) {
 	if r.Action != desired.Unicast {
 		r.Table = 0
 	}
-	r.Other = strings.Join(other, ", ")
+	if r.Other = strings.Join(other, ", "); r.Other != "" {
+		r.Raw = hex.EncodeToString(b)
+	}
 	return r, err
 }
 
@@ -117,6 +120,13 @@ func (s *space) deleteRule(r plan.Rule) error {
 }
 
 func (s *space) ruleRequest(typ netlink.HeaderType, flags netlink.HeaderFlags, r plan.Rule) error {
+	if r.Raw != "" {
+		raw, err := hex.DecodeString(r.Raw)
+		if err != nil {
+			return err
+		}
+		return request(s.route, typ, flags, raw)
+	}
 	family := uint8(unix.AF_INET)
 	if r.V6 {
 		family = unix.AF_INET6

@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -124,4 +125,27 @@ func (i *ISP) Renumber6(to netip.Prefix) error {
 	err := first(i.noRouteTo(old), i.routeTo(to), i.Router.AddAddr("cust0", netip.PrefixFrom(routerIn(to), 128)))
 	i.ra.send()
 	return err
+}
+
+// Seen6 is the address by which the customer speaks in the prefix advertised
+// now: the source of what it sends to the internet. It waits for such a packet.
+func (i *ISP) Seen6(ctx context.Context, limit time.Duration) (netip.Addr, error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	seen := make(chan netip.Addr, 1)
+	stop := i.Wire.Watch(func(f Frame) {
+		if f.Src.IsValid() && f.Src.Is6() && f.Proto != 0 && !f.Dst.IsMulticast() && !f.Dst.IsLinkLocalUnicast() && i.Owns(f.Src) {
+			select {
+			case seen <- f.Src:
+			default:
+			}
+		}
+	})
+	defer stop()
+	select {
+	case a := <-seen:
+		return a, nil
+	case <-ctx.Done():
+		return netip.Addr{}, fmt.Errorf("nothing came by IPv6 from an address in %s within %s", i.Prefix6, limit)
+	}
 }

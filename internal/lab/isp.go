@@ -30,7 +30,7 @@ type Line struct {
 	Prefix6   netip.Prefix
 	Router6   netip.Addr
 
-	TAP bool // the port is a TAP, whose carrier is lost like a real port's
+	TAP bool // the port is a TAP, whose carrier is lost like a real port's; untagged only
 }
 
 // ISP is an ISP's router, isp-NAME, and the internet behind it, inet-NAME.
@@ -101,55 +101,26 @@ func (l *Lab) Connect(line Line) (*ISP, error) {
 
 // plugIn lays the cable from the gateway's port to the router's cust0.
 func (i *ISP) plugIn() error {
-	gw := Plug{Host: i.lab.Gateway(), Dev: i.Port}
 	cust := Plug{Host: i.Router, Dev: "cust0"}
-	if i.VLAN != 0 {
-		cust.Dev = "port0"
-	}
 	if i.TAP {
 		var err error
-		if i.tap, err = i.lab.tapCable(gw, cust); err != nil {
-			return err
-		}
-	} else {
-		// The modem: its port can lose power while the router behind it stays up.
-		sw, err := i.lab.Switch(fmt.Sprintf("modem%d", i.lab.count()))
-		if err != nil {
-			return err
-		}
-		if err := sw.Plug(gw); err != nil {
-			return err
-		}
-		i.port, i.plug = sw.host, sw.name+"-1"
-		if err := sw.Plug(cust); err != nil {
-			return err
-		}
+		i.tap, err = i.lab.tapCable(Plug{Host: i.lab.Gateway(), Dev: i.Port}, cust)
+		return err
 	}
-	if i.VLAN == 0 {
-		return nil
-	}
-	return i.Router.addVLAN("port0", "cust0", i.VLAN)
-}
-
-// addVLAN makes the 802.1Q link dev on parent.
-func (h *Host) addVLAN(parent, dev string, id int) error {
-	p, err := h.nl.LinkByName(parent)
+	// The modem: a switch whose port can lose power while the router behind it
+	// stays as it is.
+	sw, err := i.lab.Switch(fmt.Sprintf("modem%d", i.lab.count()))
 	if err != nil {
-		return fmt.Errorf("%s on %s: %w", parent, h, err)
+		return err
 	}
-	v := &netlink.Vlan{LinkAttrs: netlink.NewLinkAttrs(), VlanId: id}
-	v.Name, v.ParentIndex = dev, p.Attrs().Index
-	if err := h.nl.LinkAdd(v); err != nil {
-		return fmt.Errorf("VLAN %d on %s of %s: %w", id, parent, h, err)
-	}
-	return h.Up(dev)
+	return first(sw.Serve(i.Port, i.VLAN), sw.Plug(cust))
 }
 
 // count numbers what needs a short name.
 func (l *Lab) count() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return len(l.close)
+	return len(l.trunks)
 }
 
 // number gives the router its addresses and both machines the routes to the
@@ -291,13 +262,10 @@ func (i *ISP) Dark(on bool) error {
 
 // Carrier takes the carrier from the gateway's port, or gives it back.
 func (i *ISP) Carrier(on bool) error {
-	switch {
-	case i.tap != nil:
+	if i.tap != nil {
 		return i.tap.carrier(on)
-	case on:
-		return i.port.Up(i.plug)
 	}
-	return i.port.Down(i.plug)
+	return i.lab.Unplug(i.Port, !on)
 }
 
 func first(errs ...error) error {
@@ -307,4 +275,14 @@ func first(errs ...error) error {
 		}
 	}
 	return nil
+}
+
+// Current4 is the customer's IPv4 address that translates, now.
+func (i *ISP) Current4() netip.Addr {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if len(i.Customer4) == 0 {
+		return netip.Addr{}
+	}
+	return i.Customer4[0].Addr()
 }

@@ -40,16 +40,17 @@ type Lab struct {
 	stop context.CancelFunc
 	wait sync.WaitGroup
 
-	mu    sync.Mutex
-	hosts map[string]*Host
-	close []func() error
+	mu     sync.Mutex
+	hosts  map[string]*Host
+	trunks map[string]string // the gateway's port: the link at the other end
+	close  []func() error
 }
 
 // New starts a lab in the namespaces that Enter furnished. Its only machine is
 // the gateway, which has nothing but lo.
 func New(ctx context.Context, log *slog.Logger) (*Lab, error) {
 	ctx, stop := context.WithCancel(ctx)
-	l := &Lab{Log: log, ctx: ctx, stop: stop, hosts: map[string]*Host{}}
+	l := &Lab{Log: log, ctx: ctx, stop: stop, hosts: map[string]*Host{}, trunks: map[string]string{}}
 	gw, err := l.open("")
 	if err != nil {
 		stop()

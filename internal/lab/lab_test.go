@@ -72,7 +72,7 @@ func TestPlainGateway(t *testing.T) {
 		must(t, err)
 		sw, err := l.Switch("home")
 		must(t, err)
-		must(t, sw.Plug(lab.Plug{Host: l.Gateway(), Dev: "eth0"}))
+		must(t, sw.Serve("eth0", 0))
 		pc, err := l.Join(sw, "pc", "")
 		must(t, err)
 		must(t, pc.Static(pfx("172.31.0.50/24"), addr("172.31.0.1")))

@@ -55,50 +55,135 @@ func (l *Lab) Cable(a, b Plug) error {
 	return nil
 }
 
-// Switch is an Ethernet switch: a bridge on a machine of its own that has
-// nothing else to say.
+// Switch is an Ethernet switch: a bridge.
 type Switch struct {
-	host  *Host
+	lab   *Lab
 	name  string
 	ports int
 }
 
-// Switch makes a switch called name (at most 10 bytes). All of a lab's switches
-// stand in one namespace.
+// switches is the machine in which all of a lab's switches stand. It forwards
+// frames, and has no word in what they carry.
+func (l *Lab) switches() (*Host, error) {
+	if h := l.Host("switch"); h != nil {
+		return h, nil
+	}
+	h, err := l.Add("switch")
+	if err != nil {
+		return nil, err
+	}
+	return h, h.Sysctl("net/ipv6/conf/default/disable_ipv6", "1")
+}
+
+// Switch makes a switch called name (at most 10 bytes).
 func (l *Lab) Switch(name string) (*Switch, error) {
-	h := l.Host("switch")
-	if h == nil {
-		var err error
-		if h, err = l.Add("switch"); err != nil {
-			return nil, err
-		}
-		// It forwards frames, and has no word in what they carry.
-		if err := h.Sysctl("net/ipv6/conf/default/disable_ipv6", "1"); err != nil {
-			return nil, err
-		}
+	h, err := l.switches()
+	if err != nil {
+		return nil, err
 	}
 	br := &netlink.Bridge{LinkAttrs: netlink.NewLinkAttrs()}
 	br.Name = name
 	if err := h.nl.LinkAdd(br); err != nil {
 		return nil, fmt.Errorf("switch %s: %w", name, err)
 	}
-	return &Switch{host: h, name: name}, h.Up(name)
+	return &Switch{lab: l, name: name}, h.Up(name)
 }
 
 // Plug joins a machine's new link to the switch.
 func (s *Switch) Plug(p Plug) error {
+	h, err := s.lab.switches()
+	if err != nil {
+		return err
+	}
 	s.ports++
-	port := Plug{Host: s.host, Dev: fmt.Sprintf("%s-%d", s.name, s.ports)}
-	if err := p.Host.lab.Cable(p, port); err != nil {
+	port := fmt.Sprintf("%s-%d", s.name, s.ports)
+	if err := s.lab.Cable(p, Plug{Host: h, Dev: port}); err != nil {
 		return err
 	}
-	link, err := s.host.nl.LinkByName(port.Dev)
+	return s.take(h, port)
+}
+
+// take makes a link of the switches' machine a port of the switch.
+func (s *Switch) take(h *Host, dev string) error {
+	link, err := h.nl.LinkByName(dev)
 	if err != nil {
 		return err
 	}
-	br, err := s.host.nl.LinkByName(s.name)
+	br, err := h.nl.LinkByName(s.name)
 	if err != nil {
 		return err
 	}
-	return wrap(s.host.nl.LinkSetMaster(link, br), "plug %s of %s into switch %s", p.Dev, p.Host, s.name)
+	return wrap(h.nl.LinkSetMaster(link, br), "make %s a port of switch %s", dev, s.name)
+}
+
+// Serve joins one of the gateway's ports to the switch: its frames without a tag
+// (vlan 0), or those of an 802.1Q VLAN. Several switches may serve one port.
+func (s *Switch) Serve(port string, vlan int) error {
+	h, err := s.lab.switches()
+	if err != nil {
+		return err
+	}
+	trunk, err := s.lab.trunk(port)
+	if err != nil {
+		return err
+	}
+	if vlan == 0 {
+		return s.take(h, trunk)
+	}
+	dev := fmt.Sprintf("%s.%d", trunk, vlan)
+	if err := h.addVLAN(trunk, dev, vlan); err != nil {
+		return err
+	}
+	return s.take(h, dev)
+}
+
+// trunk is the far end of the cable in a port of the gateway, on the switches'
+// machine. The first call lays the cable.
+func (l *Lab) trunk(port string) (string, error) {
+	l.mu.Lock()
+	dev, ok := l.trunks[port]
+	if !ok {
+		dev = fmt.Sprintf("trunk%d", len(l.trunks))
+		l.trunks[port] = dev
+	}
+	l.mu.Unlock()
+	if ok {
+		return dev, nil
+	}
+	h, err := l.switches()
+	if err != nil {
+		return "", err
+	}
+	return dev, l.Cable(Plug{Host: l.Gateway(), Dev: port}, Plug{Host: h, Dev: dev})
+}
+
+// Unplug takes the carrier from one of the gateway's ports, and gives it back
+// when on is false.
+func (l *Lab) Unplug(port string, on bool) error {
+	h, err := l.switches()
+	if err != nil {
+		return err
+	}
+	dev, err := l.trunk(port)
+	if err != nil {
+		return err
+	}
+	if on {
+		return h.Down(dev)
+	}
+	return h.Up(dev)
+}
+
+// addVLAN makes the 802.1Q link dev on parent.
+func (h *Host) addVLAN(parent, dev string, id int) error {
+	p, err := h.nl.LinkByName(parent)
+	if err != nil {
+		return fmt.Errorf("%s on %s: %w", parent, h, err)
+	}
+	v := &netlink.Vlan{LinkAttrs: netlink.NewLinkAttrs(), VlanId: id}
+	v.Name, v.ParentIndex = dev, p.Attrs().Index
+	if err := h.nl.LinkAdd(v); err != nil {
+		return fmt.Errorf("VLAN %d on %s of %s: %w", id, parent, h, err)
+	}
+	return h.Up(dev)
 }

@@ -20,6 +20,13 @@ type Beat struct {
 	RTT  time.Duration // 0: no reply came
 }
 
+// Late is when a reply has come too late to be one: what waited in a queue for a
+// neighbour to be found has not been answered meanwhile.
+const Late = 250 * time.Millisecond
+
+// Good says whether the echo was answered, in time.
+func (b Beat) Good() bool { return b.RTT > 0 && b.RTT < Late }
+
 // Ping is a stream of echo requests of one identifier, so one flow.
 type Ping struct {
 	To    netip.Addr
@@ -133,7 +140,7 @@ func (p *Ping) Answered(ctx context.Context, since time.Time, limit time.Duratio
 		p.mu.Lock()
 		woken := p.woken
 		for i := len(p.beats) - 1; i >= 0 && p.beats[i].Sent.After(since); i-- {
-			if p.beats[i].RTT > 0 {
+			if p.beats[i].Good() {
 				sent, ok = p.beats[i].Sent, true
 			}
 		}
@@ -163,7 +170,7 @@ func (p *Ping) Stop() []Beat {
 	return beats
 }
 
-// Gap is a stretch of echoes without a reply: from the sending of the first to
+// Gap is a stretch of echoes without a reply in time: from the sending of the first to
 // the sending of the next one that was answered (or the last sent, if none was).
 type Gap struct {
 	From, To time.Time
@@ -178,7 +185,7 @@ func Gaps(beats []Beat) []Gap {
 	var gaps []Gap
 	open := false
 	for _, b := range beats {
-		if b.RTT > 0 {
+		if b.Good() {
 			if open {
 				gaps[len(gaps)-1].To = b.Sent
 			}

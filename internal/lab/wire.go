@@ -83,11 +83,12 @@ func parseFrame(b []byte) Frame {
 
 // Wire hears all that comes in by a link.
 type Wire struct {
-	conn *packet.Conn
-	mu   sync.Mutex
-	subs map[int]func(Frame)
-	next int
-	lost uint32
+	conn  *packet.Conn
+	mu    sync.Mutex
+	subs  map[int]func(Frame)
+	next  int
+	lost  uint32
+	count int
 }
 
 // Listen hears what others send to the machine's link dev.
@@ -139,6 +140,7 @@ func (w *Wire) read() {
 		f := parseFrame(b[:n])
 		f.At = time.Now()
 		w.mu.Lock()
+		w.count++
 		for _, s := range w.subs {
 			s(f)
 		}
@@ -168,4 +170,11 @@ func (w *Wire) Lost() uint32 {
 		w.lost += s.Drops // the kernel forgets what it has told
 	}
 	return w.lost
+}
+
+// Count is how many frames were looked at.
+func (w *Wire) Count() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.count
 }

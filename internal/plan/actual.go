@@ -2,6 +2,7 @@ package plan
 
 import (
 	"net/netip"
+	"strings"
 
 	"weir/internal/desired"
 	"weir/internal/ruleset"
@@ -65,11 +66,13 @@ const Alias = "weir"
 // Addr is an address as it is.
 type Addr struct {
 	desired.Addr
-	Kernel     bool // link-local, or made from a router advertisement by the kernel: never removed
-	Tentative  bool // duplicate address detection is still going on
-	DADFailed  bool // somebody else has it (RFC 4862, 5.4.5)
-	Deprecated bool // not for new connections (RFC 4862, 5.5.4)
-	Temporary  bool // RFC 8981
+	Broadcast  netip.Addr // IPv4; invalid: none
+	Peer       netip.Addr // the other end of a point-to-point link; invalid: none
+	Kernel     bool       // link-local, or made from a router advertisement by the kernel: never removed
+	Tentative  bool       // duplicate address detection is still going on
+	DADFailed  bool       // somebody else has it (RFC 4862, 5.4.5)
+	Deprecated bool       // not for new connections (RFC 4862, 5.5.4)
+	Temporary  bool       // RFC 8981
 }
 
 // Route is a route as it is.
@@ -77,16 +80,23 @@ type Route struct {
 	desired.Route
 	Proto int // rtm_protocol
 
-	// Other is what a desired.Route cannot say about it ("2 next hops"); such
-	// a route is never the wanted one, and can't be put back once removed.
-	Other string
+	// Hops are the next hops of a route that has several, as ip-route(8) says
+	// them: "nexthop via 192.0.2.1 dev eth0 weight 1 nexthop ...".
+	Hops string `json:",omitempty"`
+
+	// Other is what else a desired.Route cannot say about it ("tos 0x10"). Raw
+	// is then the kernel's message in hex, by which it is removed and put back.
+	Other, Raw string `json:",omitempty"`
 }
 
 // Rule is an ip rule as it is.
 type Rule struct {
 	desired.Rule
-	Proto int    // FRA_PROTOCOL
-	Other string // what a desired.Rule cannot say about it ("from 10.0.0.0/8")
+	Proto int // FRA_PROTOCOL
+
+	// Other is what a desired.Rule cannot say about it ("from some sources"). Raw
+	// is then the kernel's message in hex, by which it is removed and put back.
+	Other, Raw string
 }
 
 // Table is the nft table inet weir as it is, beside what we loaded.
@@ -104,6 +114,14 @@ type Touch struct {
 	Set  string // the set's name if only elements of it were touched
 }
 
+// plain says that a desired.Route says all about it.
+func (r Route) plain() bool { return r.Other == "" && r.Hops == "" }
+
+// uses says whether the route leads out by a link.
+func (r Route) uses(link string) bool {
+	return r.Link == link || strings.Contains(r.Hops+" ", " dev "+link+" ")
+}
+
 // Found is how the machine was before weir first changed it, kept so that
 // everything can be given back.
 type Found struct {
@@ -114,13 +132,13 @@ type Found struct {
 
 // Port is how a port of the machine was found. Everything in it belongs to main.
 type Port struct {
-	Up      bool           `json:"up"`
-	MTU     int            `json:"mtu,omitempty"`
-	MAC     string         `json:"mac,omitempty"`
-	Master  string         `json:"master,omitempty"`
-	AddrGen uint8          `json:"addrgen,omitempty"`
-	Addrs   []netip.Prefix `json:"addrs,omitempty"`
-	Routes  []Route        `json:"routes,omitempty"`
+	Up      bool    `json:"up"`
+	MTU     int     `json:"mtu,omitempty"`
+	MAC     string  `json:"mac,omitempty"`
+	Master  string  `json:"master,omitempty"`
+	AddrGen uint8   `json:"addrgen,omitempty"`
+	Addrs   []Addr  `json:"addrs,omitempty"`
+	Routes  []Route `json:"routes,omitempty"`
 }
 
 // Advertised is what the kernel made of router advertisements on a link.

@@ -28,11 +28,13 @@ const (
 	atRule
 	atRuleGone
 	atRouteGone
-	atFlows // after routes and rules: what comes next must not make the same entry anew
+	atFlows    // after routes and rules: what comes next must not make the same entry anew
+	atAddrBack // before ours go: a link's last IPv4 address takes its routes with it
 	atAddrGone
 	atLinkGone // ports go home, cables and bridges go
 	atGiveBack
-	atSysctlGone // forwarding ends before the filter does
+	atGiveBackRoute // by way of several ports, perhaps
+	atSysctlGone    // forwarding ends before the filter does
 	atTableGone
 	atNamespaceGone
 	phases
@@ -40,7 +42,7 @@ const (
 
 // Diff returns the steps that turn actual into want. It is pure.
 func Diff(actual Actual, want desired.Desired) Plan {
-	d := &differ{actual: &actual, want: want, void: map[linkKey]why{}, gone: map[linkKey]bool{}, waits: map[linkKey]bool{}}
+	d := &differ{actual: &actual, want: want, void: map[linkKey]why{}, gone: map[linkKey]bool{}, late: map[linkKey]bool{}, back: map[Route]bool{}, waits: map[linkKey]bool{}}
 	d.plan.Goal = want
 	d.plan.Notes = slices.Clone(want.Notes)
 	if len(want.Namespaces) == 0 || want.Namespaces[0].Name != "" {
@@ -87,6 +89,8 @@ type differ struct {
 
 	void  map[linkKey]why
 	gone  map[linkKey]bool // deleted or moved away in this turn, with all that is on it
+	late  map[linkKey]bool // gone, but only at the end: our routes by it go before it
+	back  map[Route]bool   // given back already
 	waits map[linkKey]bool // not there yet, and what depends on it waits
 }
 
@@ -280,6 +284,9 @@ func (d *differ) giveBack() {
 		}
 		d.plan.Forget.Sysctls[key] = ""
 		found := d.actual.Found.Sysctls[key]
+		if link := sysctlLink(key); link != "" && d.gone[linkKey{"", link}] {
+			continue // goes with its link, which was made by weir
+		}
 		if now, ok := main.Sysctls[key]; ok && !SameValue(now, found) {
 			d.add(atSysctlGone, Step{Op: Change, Object: "sysctl", Name: key, Old: now, New: found, Why: "as it was found",
 				Do: SetSysctl{Key: key, Old: now, New: found}})
@@ -290,11 +297,23 @@ func (d *differ) giveBack() {
 			continue
 		}
 		d.plan.Forget.Routes = append(d.plan.Forget.Routes, r)
-		if d.exists(linkKey{"", r.Link}) && !slices.ContainsFunc(main.Routes, func(x Route) bool {
-			return routeSlotOf(x.Route) == routeSlotOf(r.Route) && x.Proto != desired.RouteProto
-		}) {
-			d.add(atGiveBack, Step{Op: Add, Object: "route", Name: routeName(r.Route), New: routeText(r.Route), Why: "as it was found",
-				Do: PutRoute{New: r}})
-		}
+		d.routeBack(r, false)
 	}
+}
+
+// routeBack puts a route of somebody else's in main back, once, unless it is
+// there, or another is in its place. bare says that its port was moved here in
+// this turn.
+func (d *differ) routeBack(r Route, bare bool) {
+	if d.back[r] || r.Link != "" && !d.exists(linkKey{"", r.Link}) {
+		return
+	}
+	taken := func(x Route) bool {
+		return routeSlotOf(x.Route) == routeSlotOf(r.Route) && x.Proto != desired.RouteProto && !bare
+	}
+	if slices.ContainsFunc(d.actual.namespace("").Routes, taken) {
+		return
+	}
+	d.back[r] = true
+	d.add(atGiveBackRoute, Step{Op: Add, Object: "route", Name: routeName(r.Route), New: actualRouteText(r), Why: "as it was found", Do: PutRoute{New: r}})
 }

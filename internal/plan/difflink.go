@@ -99,9 +99,7 @@ func (d *differ) snapshot(ns string, l *Link) Port {
 	}
 	lost := d.lost(ns, l.Name)
 	p.Up, p.Master, p.MAC, p.Routes, p.AddrGen = l.Up, l.Master, l.MAC, lost.Routes, l.AddrGen
-	for _, a := range lost.Addrs {
-		p.Addrs = append(p.Addrs, a.Prefix)
-	}
+	p.Addrs = lost.Addrs
 	return p
 }
 
@@ -112,14 +110,19 @@ func (d *differ) lost(ns, name string) Lost {
 	if l == nil {
 		return Lost{}
 	}
-	out := Lost{Up: l.Up}
+	out := Lost{Up: l.Up, MAC: l.MAC}
+	for _, key := range slices.Sorted(maps.Keys(h.Sysctls)) {
+		if sysctlLink(key) == name {
+			out.Sysctls = append(out.Sysctls, desired.Sysctl{Key: key, Value: h.Sysctls[key]})
+		}
+	}
 	for _, a := range h.Addrs {
 		if a.Link == name && !a.Kernel {
-			out.Addrs = append(out.Addrs, a.Addr)
+			out.Addrs = append(out.Addrs, a)
 		}
 	}
 	for _, r := range h.Routes {
-		if r.Link == name && r.Other == "" {
+		if r.uses(name) {
 			out.Routes = append(out.Routes, r)
 		}
 	}
@@ -219,8 +222,18 @@ func (d *differ) unlink(ns string, l Link, why string) {
 	if why == "" {
 		at = atLinkGone
 	}
+	lost := d.lost(ns, l.Name)
+	if at == atLinkGone {
+		// Our routes by it go before it, each in a step of its own.
+		lost.Routes = slices.DeleteFunc(lost.Routes, func(r Route) bool { return d.ourRoute(ns, r) })
+		d.late[linkKey{ns, l.Name}] = true
+	}
+	if l.Kind == "veth" && l.PeerNS != "?" {
+		far := d.lost(l.PeerNS, l.Peer)
+		lost.Far = &far
+	}
 	s := Step{Op: Remove, NS: ns, Object: "link", Name: l.Name, Old: actualLinkText(l), Why: why,
-		Do: DeleteLink{NS: ns, Link: asDesired(l), Lost: d.lost(ns, l.Name)}}
+		Do: DeleteLink{NS: ns, Link: asDesired(l), Lost: lost}}
 	d.gone[linkKey{ns, l.Name}] = true
 	if l.Kind == "veth" && l.PeerNS != "?" {
 		d.gone[linkKey{l.PeerNS, l.Peer}] = true
@@ -306,7 +319,12 @@ func (d *differ) portBack(name string, p Port) {
 	if l == nil {
 		return
 	}
-	set := SetLink{Link: name, Old: attrsOf(l)}
+	if d.gone[linkKey{"", l.Master}] {
+		bare := *l
+		bare.Master = ""
+		l = &bare
+	}
+	set := SetLink{Link: name, Old: attrsOf(l), Lost: d.lost("", name)}
 	if p.MTU != 0 && p.MTU != l.MTU {
 		set.New.MTU = p.MTU
 	}
@@ -325,19 +343,20 @@ func (d *differ) portBack(name string, p Port) {
 	if s, ok := setStep(set, "as it was found"); ok {
 		d.add(atGiveBack, s)
 	}
-	for _, pre := range p.Addrs {
-		a := desired.Addr{Link: name, Prefix: pre}
-		if moved || !slices.ContainsFunc(main.Addrs, func(x Addr) bool { return x.Link == name && x.Prefix == pre }) {
-			d.add(atGiveBack, Step{Op: Add, Object: "address", Name: name, New: pre.String(), Why: "as it was found", Do: PutAddr{New: a}})
+	for _, a := range p.Addrs {
+		if moved || !slices.ContainsFunc(main.Addrs, func(x Addr) bool { return x.Link == name && x.Prefix == a.Prefix }) {
+			at := atAddrBack
+			if moved {
+				at = atGiveBack
+			}
+			d.add(at, Step{Op: Add, Object: "address", Name: name, New: a.Prefix.String(), Why: "as it was found", Do: PutAddr{New: a}})
 		}
 	}
 	if !p.Up {
 		return
 	}
 	for _, r := range p.Routes {
-		if moved || !slices.ContainsFunc(main.Routes, func(x Route) bool { return x == r }) {
-			d.add(atGiveBack, Step{Op: Add, Object: "route", Name: routeName(r.Route), New: routeText(r.Route), Why: "as it was found", Do: PutRoute{New: r}})
-		}
+		d.routeBack(r, moved)
 	}
 }
 
@@ -362,8 +381,13 @@ func (d *differ) attrs(ns string, l desired.Link) {
 			have.MTU, have.MAC = l.MTU, l.MAC
 		}
 	}
+	if have.Master != "" && d.gone[linkKey{ns, have.Master}] {
+		bare := *have
+		bare.Master = "" // goes with the bridge
+		have = &bare
+	}
 	if d.void[at] != made {
-		set.Old = attrsOf(have)
+		set.Old, set.Lost = attrsOf(have), d.lost(ns, l.Name)
 	}
 	if l.Kind != desired.Port && !have.Ours {
 		set.New.Alias = Alias
@@ -396,15 +420,12 @@ func (d *differ) attrs(ns string, l desired.Link) {
 	if l.Master != have.Master && !d.waits[linkKey{ns, l.Master}] {
 		set.New.Master = &l.Master
 	}
-	if have.Master != "" && d.void[linkKey{ns, have.Master}] == made && l.Master == have.Master {
-		set.New.Master = &l.Master // the bridge is made anew
-	}
 	if set.Bounce && d.void[at] == 0 {
 		d.void[at] = bounced
 	}
 	finish(atLink)
 	if l.Up != have.Up {
-		set = SetLink{NS: ns, Link: l.Name, Old: set.Old, New: LinkAttrs{Up: &l.Up}}
+		set = SetLink{NS: ns, Link: l.Name, Old: set.Old, New: LinkAttrs{Up: &l.Up}, Lost: set.Lost}
 		finish(atUp)
 	}
 }

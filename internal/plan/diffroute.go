@@ -47,14 +47,19 @@ func ourTable(table int) bool {
 	return table > desired.TableBase && table <= desired.TableBase+ruleset.MarkIndex
 }
 
+// ourRoute says whether a route is weir's to remove.
+func (d *differ) ourRoute(ns string, r Route) bool {
+	return r.Proto == desired.RouteProto || ourTable(r.Table) && r.Proto != protoOwn
+}
+
 func (d *differ) routes(w *desired.Namespace, h *Namespace) {
 	bySlot := map[routeSlot][]Route{}
 	for _, r := range h.Routes {
 		at := linkKey{w.Name, r.Link}
-		if r.Link != "" && (d.gone[at] || d.void[at] != 0) {
+		if r.Link != "" && (d.gone[at] && !d.late[at] || d.void[at] != 0) {
 			continue // goes by itself
 		}
-		if r.Proto == desired.RouteProto || ourTable(r.Table) && r.Proto != protoOwn || d.competes(r) && w.Name == "" {
+		if d.ourRoute(w.Name, r) || d.competes(r) && w.Name == "" {
 			s := routeSlotOf(r.Route)
 			bySlot[s] = append(bySlot[s], r)
 		}
@@ -74,7 +79,7 @@ func (d *differ) routes(w *desired.Namespace, h *Namespace) {
 			}
 		}
 		inLast := slices.Contains(last, r) && (r.Link == "" || d.void[linkKey{w.Name, r.Link}] == 0)
-		same := slices.IndexFunc(have, func(x Route) bool { return x.Other == "" && x.Proto == desired.RouteProto && sameRoute(x.Route, r) })
+		same := slices.IndexFunc(have, func(x Route) bool { return x.plain() && x.Proto == desired.RouteProto && sameRoute(x.Route, r) })
 		new := Route{Route: r, Proto: desired.RouteProto}
 		step := Step{NS: w.Name, Object: "route", Name: routeName(r), New: routeText(r)}
 		switch {
@@ -83,10 +88,7 @@ func (d *differ) routes(w *desired.Namespace, h *Namespace) {
 		case len(have) > 0:
 			old := have[0]
 			have = have[1:]
-			step.Op, step.Old, step.Do = Change, routeText(old.Route), PutRoute{NS: w.Name, Old: &old, New: new}
-			if old.Other != "" {
-				step.Old = old.Other
-			}
+			step.Op, step.Old, step.Do = Change, actualRouteText(old), PutRoute{NS: w.Name, Old: &old, New: new}
 			switch {
 			case old.Proto != desired.RouteProto && w.Name == "" && !ourTable(old.Table):
 				step.Why = "somebody else's; `weir down` gives it back"
@@ -121,10 +123,7 @@ func (d *differ) routes(w *desired.Namespace, h *Namespace) {
 }
 
 func (d *differ) routeGone(ns string, r Route, last []desired.Route) {
-	s := Step{Op: Remove, NS: ns, Object: "route", Name: routeName(r.Route), Old: routeText(r.Route), Do: DeleteRoute{NS: ns, Route: r}}
-	if r.Other != "" {
-		s.Old = r.Other
-	}
+	s := Step{Op: Remove, NS: ns, Object: "route", Name: routeName(r.Route), Old: actualRouteText(r), Do: DeleteRoute{NS: ns, Route: r}}
 	if ns == "" && r.Proto != desired.RouteProto && !ourTable(r.Table) {
 		s.Why = "somebody else's, and would win over ours; `weir down` gives it back"
 		d.plan.Found.Routes = append(d.plan.Found.Routes, r)
@@ -137,7 +136,7 @@ func (d *differ) routeGone(ns string, r Route, last []desired.Route) {
 // competes says whether a route of somebody else in main would win over, or
 // collide with, the default route that is wanted there.
 func (d *differ) competes(r Route) bool {
-	if r.Proto == desired.RouteProto || !isDefault(r.Dst) || routeSlotOf(r.Route).table != tableMain || r.Other != "" {
+	if r.Proto == desired.RouteProto || !isDefault(r.Dst) || routeSlotOf(r.Route).table != tableMain {
 		return false
 	}
 	for _, w := range d.wanted("").Routes {
@@ -160,7 +159,7 @@ func (d *differ) foreignDefaults(w *desired.Namespace, h *Namespace) {
 		if d.competes(r) || d.gone[linkKey{"", r.Link}] || d.void[linkKey{"", r.Link}] != 0 {
 			continue
 		}
-		d.note("main has another default route, which is not weir's and stays behind it: %s %s", routeName(r.Route), routeText(r.Route))
+		d.note("main has another default route, which is not weir's and stays behind it: %s %s", routeName(r.Route), actualRouteText(r))
 	}
 }
 
@@ -215,9 +214,12 @@ func (d *differ) localRule(w *desired.Namespace, h *Namespace) {
 			continue
 		}
 		first := Rule{Rule: desired.Rule{V6: v6, Pref: 0, Table: tableLocal}, Proto: protoOwn}
-		there := slices.ContainsFunc(h.Rules, func(r Rule) bool { return r.Rule == first.Rule && r.Other == "" })
-		if !there && d.actual.namespace(w.Name) != nil {
-			continue
+		if d.actual.namespace(w.Name) != nil {
+			i := slices.IndexFunc(h.Rules, func(r Rule) bool { return r.Rule == first.Rule && r.Other == "" })
+			if i < 0 {
+				continue
+			}
+			first = h.Rules[i] // whoever put it there
 		}
 		d.add(atRuleGone, Step{Op: Remove, NS: w.Name, Object: "rule", Name: ruleName(first.Rule), Old: ruleText(first.Rule),
 			Why: "marks are looked at first", Do: DeleteRule{NS: w.Name, Rule: first}})

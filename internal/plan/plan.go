@@ -92,9 +92,12 @@ type DeleteLink struct {
 // Lost is what the kernel drops of itself when a link goes or moves.
 type Lost struct {
 	Up      bool
-	Addrs   []desired.Addr
+	Addrs   []Addr
 	Routes  []Route
 	Members []string // of a bridge
+	Sysctls []desired.Sysctl
+	MAC     string
+	Far     *Lost // what the other end of a cable loses
 }
 
 // MoveLink moves a port to another namespace. It arrives down and bare.
@@ -110,6 +113,7 @@ type SetLink struct {
 	NS, Link string
 	Old, New LinkAttrs
 	Bounce   bool // the link is up and has to go down for it
+	Lost     Lost // if it goes down
 }
 
 // LinkAttrs are attributes of a link that can be set.
@@ -126,14 +130,15 @@ type LinkAttrs struct {
 // another length.
 type PutAddr struct {
 	NS  string
-	Old *desired.Addr // nil: there is none
-	New desired.Addr
+	Old *Addr // nil: there is none
+	New Addr
 }
 
 // DeleteAddr takes an address from a link. Other addresses of its network stay.
 type DeleteAddr struct {
 	NS   string
-	Addr desired.Addr
+	Addr Addr
+	Lost []Route // routes that have it as source
 }
 
 // PutRoute adds New, or puts it in Old's place without a gap.

@@ -66,8 +66,9 @@ func (s Step) text() string {
 		t = s.Old
 	case s.Old != "" && s.New != "":
 		t = s.Old + " -> " + s.New
-		// "via A dev x -> via B dev x" says its point sooner without what is equal.
-		if o, n, head := trimCommon(s.Old, s.New); head != "" && o != "" && n != "" {
+		// "via A dev x -> via B dev x" says its point sooner without what is equal,
+		// if it is a word that differs.
+		if o, n, head := trimCommon(s.Old, s.New); head != "" && !strings.Contains(o+n, " ") {
 			t = head + o + " -> " + n
 		}
 	}

@@ -136,6 +136,16 @@ func routeText(r desired.Route) string {
 	return strings.Join(b, " ")
 }
 
+func actualRouteText(r Route) string {
+	switch {
+	case r.Other != "":
+		return strings.TrimSpace(r.Other + " " + routeText(r.Route))
+	case r.Hops != "":
+		return r.Hops
+	}
+	return routeText(r.Route)
+}
+
 func ruleName(r desired.Rule) string {
 	if r.V6 {
 		return fmt.Sprintf("%d IPv6", r.Pref)

@@ -9,14 +9,15 @@
 //	parent                                        child
 //	Message{Config} and a socket per line ------> takes them, keeps what waits
 //	Message{Probes} ----------------------------> sends the echo requests
-//	                        <-- Report{Sent}      at once
 //	                        <-- Report{Reply}     with the kernel's time of arrival
+//	                        <-- Report{Sent}      if there was no reply within 40 ms
 //	                        <-- Report{Failed}    not sent, or an ICMP error came back
 //
-// That is one small message a probe in one direction and two in the other: some
-// ten a second for a house with two WANs. A verdict costs no more latency than
-// a message, and a child that dies or hangs fells no line, since a probe that
-// was not told to be sent counts for nothing.
+// Lines are asked together and events told together, so that is some ten small
+// messages a second for a house with two WANs. All times are of the events, not
+// of the messages, and a message is never late by as much as a time-out: a
+// verdict waits for none. A child that dies or hangs fells no line, since a probe
+// that was not told to be sent counts for nothing.
 //
 // # Sockets
 //

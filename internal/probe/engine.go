@@ -1,12 +1,26 @@
 package probe
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net/netip"
 	"sync"
 	"time"
 )
+
+// A connection that conntrack once took up wrongly (a request that left before
+// the line's translation was in place, say) stays wrong as long as packets
+// refresh it, which probes would for ever. So a line that nobody answered for
+// quiet gets another identifier, which is another connection. There are so many
+// that the first has been forgotten (nf_conntrack_icmp_timeout, 30 s) when its
+// turn comes again. A line that answers keeps to one.
+const (
+	quiet   = 5 * time.Second
+	variant = 0x000f // the bits of the identifier that change
+)
+
+var errNoSocket = errors.New("the line has no socket yet")
 
 // waitFor is how long a reply is waited for at all.
 const waitFor = 10 * time.Second
@@ -22,7 +36,9 @@ type engine struct {
 
 // waiting is one line's requests.
 type waiting struct {
-	id       uint16
+	base     uint16    // of the Config
+	id       uint16    // in use: base, but for the variant
+	quiet    Monotonic // since when nobody answers; 0: the latest request was answered
 	seq      uint16
 	requests map[uint16]*sent // by sequence number
 	order    []*sent          // by time
@@ -30,6 +46,7 @@ type waiting struct {
 
 type sent struct {
 	order Order
+	id    uint16
 	seq   uint16
 	nonce nonce
 	at    Monotonic
@@ -46,8 +63,8 @@ func (e *engine) configure(lines []Line) {
 	next := map[key]*waiting{}
 	for _, l := range lines {
 		w := e.lines[l.key()]
-		if w == nil || w.id != l.ID {
-			w = &waiting{id: l.ID, requests: map[uint16]*sent{}}
+		if w == nil || w.base != l.ID {
+			w = &waiting{base: l.ID, id: l.ID, requests: map[uint16]*sent{}}
 		}
 		next[l.key()] = w
 	}
@@ -60,7 +77,7 @@ func (e *engine) ask(now Monotonic, k key, o Order) ([]byte, error) {
 	defer e.mu.Unlock()
 	w := e.lines[k]
 	if w == nil {
-		return nil, fmt.Errorf("there is no socket for %s", o.WAN)
+		return nil, errNoSocket
 	}
 	r := &sent{order: o, at: now}
 	if _, err := io.ReadFull(e.random, r.nonce[:]); err != nil {
@@ -70,11 +87,18 @@ func (e *engine) ask(now Monotonic, k key, o Order) ([]byte, error) {
 		w.forget(w.order[0])
 		w.order = w.order[1:]
 	}
+	switch {
+	case w.quiet == 0:
+		w.quiet = now
+	case now-w.quiet > Monotonic(quiet):
+		w.quiet = now
+		w.id = w.id&^variant | (w.id+1)&variant
+	}
 	w.seq++
-	r.seq = w.seq
+	r.id, r.seq = w.id, w.seq
 	w.requests[r.seq] = r
 	w.order = append(w.order, r)
-	return request(k.ipv6, w.id, r.seq, r.nonce), nil
+	return request(k.ipv6, r.id, r.seq, r.nonce), nil
 }
 
 // forget stops waiting for r, unless its number is another's by now.
@@ -94,11 +118,11 @@ func (e *engine) receive(at Monotonic, k key, from netip.Addr, packet []byte) (e
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	w := e.lines[k]
-	if w == nil || a.id != w.id {
+	if w == nil {
 		return Event{}, false
 	}
 	r := w.requests[a.seq]
-	if r == nil || a.whole && a.nonce != r.nonce || at-r.at > Monotonic(waitFor) {
+	if r == nil || a.id != r.id || a.whole && a.nonce != r.nonce || at-r.at > Monotonic(waitFor) {
 		return Event{}, false
 	}
 	// Between our clock's reading and the kernel's stamp there is a conversion,
@@ -111,6 +135,8 @@ func (e *engine) receive(at Monotonic, k key, from netip.Addr, packet []byte) (e
 		ev.Kind, ev.RTT, ev.Why = Failed, 0, fmt.Sprintf("%s says: %s", from, a.why)
 	} else if from != r.order.Target {
 		return Event{}, false
+	} else {
+		w.quiet = 0
 	}
 	w.forget(r)
 	return ev, true

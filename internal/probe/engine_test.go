@@ -23,7 +23,7 @@ var (
 
 func testEngine() *engine {
 	e := newEngine(rand.NewChaCha8([32]byte{1}))
-	e.configure([]Line{{WAN: "fiber", ID: 7}, {WAN: "lte", ID: 8}, {WAN: "fiber", IPv6: true, ID: 9}})
+	e.configure([]Line{{WAN: "fiber", ID: 0x70}, {WAN: "lte", ID: 0x80}, {WAN: "fiber", IPv6: true, ID: 0x90}})
 	return e
 }
 
@@ -98,7 +98,7 @@ func TestReceive(t *testing.T) {
 			p[7]++
 			return header4(p, one, router, 0)
 		}, 0, ""},
-		{"wrong identifier", fiber, one, func(r []byte) []byte {
+		{"another variant of the identifier", fiber, one, func(r []byte) []byte {
 			p := replyTo(false, r)
 			p[5]++
 			return header4(p, one, router, 0)
@@ -179,12 +179,51 @@ func TestLateReply(t *testing.T) {
 	}
 }
 
+// A line that is silent gets another identifier every five seconds, and one that
+// answers keeps to its own.
+func TestSilentLineChangesItsIdentifier(t *testing.T) {
+	e := testEngine()
+	ids := map[uint16]int{}
+	ident := func(p []byte) uint16 { return binary.BigEndian.Uint16(p[4:]) }
+	at := Monotonic(time.Second)
+	for range 400 {
+		r := ask(t, e, at, fiber, 1, one)
+		ids[ident(r)]++
+		if _, ok := e.receive(at+1, fiber, one, header4(replyTo(false, r), one, one, 0)); !ok {
+			t.Fatal("a reply is ignored")
+		}
+		at += Monotonic(250 * time.Millisecond)
+	}
+	if len(ids) != 1 {
+		t.Errorf("a line that answers has the identifiers %v", ids)
+	}
+	last := map[uint16]Monotonic{}
+	for range 800 {
+		id := ident(ask(t, e, at, fiber, 1, one))
+		if before, used := last[id]; used && at-before > Monotonic(6*time.Second) && at-before < Monotonic(30*time.Second) {
+			t.Fatalf("identifier %#x comes again after %v", id, time.Duration(at-before))
+		}
+		if id&^variant != 0x70 {
+			t.Fatalf("identifier %#x is not the line's", id)
+		}
+		last[id] = at
+		at += Monotonic(250 * time.Millisecond)
+	}
+	if len(last) != 16 {
+		t.Errorf("a silent line has the identifiers %v, want 16", last)
+	}
+	r := ask(t, e, at, fiber, 1, one)
+	if _, ok := e.receive(at+1, fiber, one, header4(replyTo(false, r), one, one, 0)); !ok {
+		t.Error("a reply to a changed identifier is ignored")
+	}
+}
+
 // A new configuration keeps what waits on lines that stay.
 func TestConfigureKeepsWhatWaits(t *testing.T) {
 	e := testEngine()
 	r := ask(t, e, 0, fiber, 1, one)
 	other := ask(t, e, 0, lte, 2, one)
-	e.configure([]Line{{WAN: "fiber", ID: 7}, {WAN: "lte", ID: 99}})
+	e.configure([]Line{{WAN: "fiber", ID: 0x70}, {WAN: "lte", ID: 0x990}})
 	if _, ok := e.receive(5, fiber, one, header4(replyTo(false, r), one, one, 0)); !ok {
 		t.Error("the reply on the line that stayed is ignored")
 	}
@@ -221,29 +260,32 @@ func TestFilters(t *testing.T) {
 		packet []byte
 		want   bool
 	}{
-		{"reply", filter4, 7, header4(replyTo(false, r4), one, one, 0), true},
-		{"reply with options", filter4, 7, header4(replyTo(false, r4), one, one, 12), true},
-		{"request", filter4, 7, header4(r4, one, one, 0), false},
-		{"unreachable", filter4, 7, header4(error4(3, 1, r4, one, 28), one, one, 4), true},
-		{"exceeded", filter4, 7, header4(error4(11, 0, r4, one, 28), one, one, 0), true},
-		{"parameter", filter4, 7, header4(error4(12, 0, r4, one, 28), one, one, 0), true},
-		{"redirect", filter4, 7, header4(error4(5, 0, r4, one, 28), one, one, 0), false},
-		{"about a reply of ours", filter4, 7, header4(error4(3, 1, replyTo(false, r4), one, 28), one, one, 0), false},
-		{"short", filter4, 7, header4(nil, one, one, 0), false},
-		{"reply", filter6, 9, replyTo(true, r6), true},
-		{"request", filter6, 9, r6, false},
-		{"unreachable", filter6, 9, error6(1, 0, r6, six), true},
-		{"too big", filter6, 9, error6(2, 0, r6, six), true},
-		{"exceeded", filter6, 9, error6(3, 0, r6, six), true},
-		{"parameter", filter6, 9, error6(4, 0, r6, six), true},
-		{"neighbour", filter6, 9, []byte{135, 0, 0, 0, 0, 9, 0, 9}, false},
-		{"type 0", filter6, 9, error6(0, 0, r6, six), false},
-		{"short", filter6, 9, nil, false},
+		{"reply", filter4, 0x70, header4(replyTo(false, r4), one, one, 0), true},
+		{"reply with options", filter4, 0x70, header4(replyTo(false, r4), one, one, 12), true},
+		{"request", filter4, 0x70, header4(r4, one, one, 0), false},
+		{"unreachable", filter4, 0x70, header4(error4(3, 1, r4, one, 28), one, one, 4), true},
+		{"exceeded", filter4, 0x70, header4(error4(11, 0, r4, one, 28), one, one, 0), true},
+		{"parameter", filter4, 0x70, header4(error4(12, 0, r4, one, 28), one, one, 0), true},
+		{"redirect", filter4, 0x70, header4(error4(5, 0, r4, one, 28), one, one, 0), false},
+		{"about a reply of ours", filter4, 0x70, header4(error4(3, 1, replyTo(false, r4), one, 28), one, one, 0), false},
+		{"short", filter4, 0x70, header4(nil, one, one, 0), false},
+		{"reply", filter6, 0x90, replyTo(true, r6), true},
+		{"request", filter6, 0x90, r6, false},
+		{"unreachable", filter6, 0x90, error6(1, 0, r6, six), true},
+		{"too big", filter6, 0x90, error6(2, 0, r6, six), true},
+		{"exceeded", filter6, 0x90, error6(3, 0, r6, six), true},
+		{"parameter", filter6, 0x90, error6(4, 0, r6, six), true},
+		{"neighbour", filter6, 0x90, []byte{135, 0, 0, 0, 0, 9, 0, 9}, false},
+		{"type 0", filter6, 0x90, error6(0, 0, r6, six), false},
+		{"short", filter6, 0x90, nil, false},
 	} {
 		if got := vm(c.filter(c.id))(c.packet); got != c.want {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)
 		}
-		if vm(c.filter(c.id + 1))(c.packet) {
+		if got := vm(c.filter(c.id | variant))(c.packet); got != c.want {
+			t.Errorf("%s: %v in a variant of the identifier, want %v", c.name, got, c.want)
+		}
+		if vm(c.filter(c.id + variant + 1))(c.packet) {
 			t.Errorf("%s: it passes another line's filter", c.name)
 		}
 	}

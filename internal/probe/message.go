@@ -25,7 +25,10 @@ type Config struct {
 type Line struct {
 	WAN  string `json:"wan"`
 	IPv6 bool   `json:"ipv6,omitempty"`
-	ID   uint16 `json:"id"` // ICMP identifier: no other line's, and unforeseeable
+
+	// ID is the line's ICMP identifier, but for its lowest four bits, which the
+	// child changes when nobody answers. No other line's, and unforeseeable.
+	ID uint16 `json:"id"`
 }
 
 func (l Line) key() key { return key{l.WAN, l.IPv6} }
@@ -53,8 +56,8 @@ type Kind uint8
 // The kinds of event.
 const (
 	_      Kind = iota
-	Sent        // it was given to the kernel
-	Reply       // its reply came; if that was quick, perhaps told before Sent
+	Sent        // it was given to the kernel; told 40 ms later, and not at all if a Reply came by then
+	Reply       // its reply came
 	Failed      // it could not be sent, or an ICMP error came back
 )
 
@@ -66,8 +69,9 @@ type Event struct {
 	RTT  time.Duration `json:"rtt,omitempty"` // Reply: from the call that sent to the packet's arrival in the kernel
 	Why  string        `json:"why,omitempty"` // Failed: in words
 
-	// Reopen says that the line's socket is of no use any more: its cable is
-	// gone. Send the Config again, with sockets on the cable that is there now.
+	// Reopen says that the probe failed because the line has no socket, or one
+	// that is of no use any more, its cable being gone: that is no news of the
+	// line. Send the Config again, with sockets on the cable that is there now.
 	Reopen bool `json:"reopen,omitempty"`
 }
 

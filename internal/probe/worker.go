@@ -8,7 +8,9 @@ import (
 	"log/slog"
 	"net/netip"
 	"os"
+	"slices"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -40,6 +42,10 @@ func run(ctx context.Context, c *worker.Conn, log *slog.Logger) error {
 	}
 	told := make(chan error, 1)
 	go func() { told <- p.listen(ctx, c) }()
+	var r Report
+	var due time.Time
+	flush := time.NewTimer(0)
+	defer flush.Stop()
 	for {
 		select {
 		case <-ctx.Done():
@@ -49,24 +55,40 @@ func run(ctx context.Context, c *worker.Conn, log *slog.Logger) error {
 		case err := <-p.broken:
 			return err
 		case ev := <-p.events:
-			if err := c.Send(p.crowd(ev)); err != nil {
+			r.add(ev)
+			wait := replyFor
+			if ev.Kind == Sent {
+				wait = sentFor
+			}
+			if at := time.Now().Add(wait); len(r.Events) == 1 || at.Before(due) {
+				due = at
+				flush.Reset(wait)
+			}
+		case <-flush.C:
+			if len(r.Events) == 0 {
+				continue
+			}
+			if err := c.Send(r); err != nil {
 				return err
 			}
+			r = Report{}
 		}
 	}
 }
 
-// crowd is a report of ev and of what else has happened.
-func (p *prober) crowd(ev Event) Report {
-	r := Report{Events: []Event{ev}}
-	for {
-		select {
-		case ev := <-p.events:
-			r.Events = append(r.Events, ev)
-		default:
-			return r
-		}
+// How long events are kept, so that those of several lines are one message. A
+// request that is answered before it was told of need not be told of.
+const (
+	replyFor = 3 * time.Millisecond
+	sentFor  = 40 * time.Millisecond // well below the least time-out of failover, 100 ms
+)
+
+// add takes an event into the report.
+func (r *Report) add(ev Event) {
+	if ev.Kind == Reply {
+		r.Events = slices.DeleteFunc(r.Events, func(e Event) bool { return e.Kind == Sent && e.ID == ev.ID })
 	}
+	r.Events = append(r.Events, ev)
 }
 
 func (p *prober) tell(ctx context.Context, ev Event) {
@@ -129,7 +151,7 @@ func (p *prober) send(ctx context.Context, o Order) {
 	if err != nil {
 		ev.Kind, ev.Why = Failed, err.Error()
 		ev.At = monotonic()
-		ev.Reopen = errors.Is(err, unix.ENODEV) || errors.Is(err, unix.ENXIO)
+		ev.Reopen = errors.Is(err, errNoSocket) || errors.Is(err, unix.ENODEV) || errors.Is(err, unix.ENXIO)
 	}
 	p.tell(ctx, ev)
 }
@@ -137,7 +159,7 @@ func (p *prober) send(ctx context.Context, o Order) {
 func (p *prober) write(k key, o Order, ev *Event) error {
 	s := p.sockets[k]
 	if s == nil {
-		return fmt.Errorf("there is no socket for %s", o.WAN)
+		return errNoSocket
 	}
 	ev.At = monotonic()
 	packet, err := p.engine.ask(ev.At, k, o)

@@ -308,7 +308,7 @@ func (l *lab) server(name string, args ...string) (stop func()) {
 func (l *lab) dnsmasq(args ...string) (stop func()) {
 	l.t.Helper()
 	return l.server("dnsmasq", append([]string{
-		"--keep-in-foreground", "--conf-file=/dev/null", "--port=0", "--user=root", "--group=root", "--pid-file=", "--log-facility=-", "--log-dhcp",
+		"--no-daemon", "--conf-file=/dev/null", "--port=0", "--pid-file=", "--log-dhcp",
 		"--interface=br0", "--bind-interfaces", "--dhcp-authoritative", "--no-ping",
 		"--dhcp-leasefile=" + filepath.Join(l.t.TempDir(), "leases"),
 	}, args...)...)

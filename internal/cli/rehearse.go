@@ -1,0 +1,163 @@
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+
+	"github.com/spf13/cobra"
+
+	"weir/internal/rehearse"
+)
+
+func rehearseCmd() *cobra.Command {
+	var (
+		o       rehearse.Options
+		asJSON  bool
+		partial bool
+	)
+	c := &cobra.Command{
+		Use:   "rehearse FILE|DIR",
+		Short: "Try the file in a lab",
+		Long: `Brings the file up, as it is and by the real "weir run", in labs: network namespaces
+with simulated ISPs, an internet and clients, cut off from this machine's network. Then
+it tries what a house relies on, and breaks what breaks in real life. Nothing on this
+machine changes, and root is not needed: a user who may make user namespaces is enough.
+
+What it says is taken from packets at the clients, the ISPs and the internet, never from
+what weir says of itself. A time that fails is taken twice more, and the median counts.
+
+A file of which this kernel can't do a part (VLANs) is rehearsed as far as it goes, which
+counts as failed unless --partial is said.`,
+		Example: `  weir rehearse gateway.hcl
+  weir rehearse gateway.hcl --only forward --only hairpin
+  weir rehearse gateway.hcl --only dark/fiber --keep    # and look around in the lab`,
+		Args: oneFile,
+		RunE: func(c *cobra.Command, args []string) error {
+			_, files, err := parse(args[0], c.ErrOrStderr())
+			if err != nil {
+				return err
+			}
+			if fi, err := os.Stat(args[0]); err == nil {
+				o.Dir = fi.IsDir()
+			}
+			o.Files = files
+			o.Progress = progress(c.ErrOrStderr())
+			report, err := rehearse.Rehearse(c.Context(), o)
+			if err != nil {
+				var none *rehearse.NoSuchDrill
+				if errors.As(err, &none) {
+					return wrong(err)
+				}
+				return err
+			}
+			return show(c.OutOrStdout(), report, asJSON, partial)
+		},
+	}
+	c.Flags().StringArrayVar(&o.Only, "only", nil, "make only these drills: a name, the beginning of it, or a word in it (a LAN, a WAN, IPv6)")
+	c.Flags().BoolVar(&asJSON, "json", false, "print the report as JSON (docs/json.md)")
+	c.Flags().BoolVar(&o.Keep, "keep", false, "leave the labs up until ^C, and say how to enter them")
+	c.Flags().BoolVar(&o.Long, "long", false, "also what takes minutes")
+	c.Flags().BoolVar(&partial, "partial", false, "a part that this kernel can't do is no failure")
+	return c
+}
+
+// show prints a report; its verdict is the exit status.
+func show(w io.Writer, r *rehearse.Report, asJSON, partial bool) error {
+	var err error
+	if asJSON {
+		enc := json.NewEncoder(w)
+		enc.SetIndent("", "  ")
+		err = enc.Encode(r)
+	} else {
+		err = r.Print(w, onTerminal(w))
+	}
+	if err != nil {
+		return fmt.Errorf("print the report: %w", err)
+	}
+	if !r.OK || !partial && r.Partial() {
+		return &status{code: exitFailed}
+	}
+	return nil
+}
+
+// progress tells what goes on, on one line that changes where a person looks on,
+// else drill by drill.
+func progress(w io.Writer) func(rehearse.Event) {
+	tty := onTerminal(w)
+	var mu sync.Mutex
+	doing := map[string]string{}
+	var order []string
+	done, failed := 0, 0
+	return func(e rehearse.Event) {
+		mu.Lock()
+		defer mu.Unlock()
+		if tty {
+			fmt.Fprint(w, "\r\x1b[K")
+		}
+		for _, r := range e.Results {
+			done++
+			if !r.OK {
+				failed++
+			}
+			if !tty {
+				mark := "ok  "
+				if !r.OK {
+					mark = "FAIL"
+				}
+				fmt.Fprintf(w, "%s %s\n", mark, r.Drill)
+			}
+		}
+		if e.Kept != 0 {
+			fmt.Fprintf(w, "lab %q stays until ^C. The gateway: nsenter %s; another machine: then ip netns exec NAME (ip netns lists them)\n",
+				e.Run, rehearse.EnterFlags(e.Kept))
+		}
+		if !tty {
+			return
+		}
+		if _, ok := doing[e.Run]; !ok {
+			order = append(order, e.Run)
+		}
+		if e.Doing != "" {
+			doing[e.Run] = e.Doing
+		}
+		if e.Ended {
+			doing[e.Run] = ""
+		}
+		var now []string
+		for _, run := range order {
+			if doing[run] != "" {
+				now = append(now, doing[run])
+			}
+		}
+		line := fmt.Sprintf("%d done, %d failed", done, failed)
+		if len(now) > 0 {
+			line += "; now " + strings.Join(now, ", ")
+		}
+		if len(line) > 110 {
+			line = line[:107] + "..."
+		}
+		if len(now) > 0 {
+			fmt.Fprint(w, line)
+		}
+	}
+}
+
+// labCmd is what rehearse starts as the first process of a lab.
+func labCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:    rehearse.Arg,
+		Hidden: true,
+		Args:   cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			if code := rehearse.Inside(nil); code != exitDone {
+				return &status{code: code}
+			}
+			return nil
+		},
+	}
+}

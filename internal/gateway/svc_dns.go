@@ -1,0 +1,197 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"os"
+	"reflect"
+	"slices"
+	"sync"
+
+	"weir/internal/config"
+	"weir/internal/desired"
+	"weir/internal/dns"
+	"weir/internal/state"
+)
+
+// dnsConfig is what the resolver is told, but for its sockets. far has the far
+// ends of the cables, under which the lines' own servers are asked.
+func dnsConfig(c *config.Config, w world, far map[string][]netip.Addr, leased []dns.Name) dns.Config {
+	st := w.state(c)
+	out := dns.Config{Gateway: c.Gateway.Name, Domain: c.Gateway.Domain, Leases: leased, Via: "IPv4 " + w.use4 + ", IPv6 " + w.use6}
+	for _, l := range c.LANs {
+		addrs := lanAddresses(c, l, st)
+		out.LANs = append(out.LANs, dns.LAN{Name: l.Name, Addrs: addrs})
+		for _, p := range addrs {
+			out.Clients = append(out.Clients, p.Masked())
+		}
+		for _, h := range l.Hosts {
+			n := dns.Name{Name: h.DNSName, Addrs: slices.Clone(h.Address)}
+			for _, t := range h.Token {
+				for _, p := range addrs {
+					if p.Addr().Is6() && p.Bits() == 64 {
+						n.Addrs = append(n.Addrs, tokenIn(p, t))
+					}
+				}
+			}
+			if len(n.Addrs) > 0 {
+				out.Hosts = append(out.Hosts, n)
+			}
+		}
+	}
+	for _, s := range c.DNS.Upstream {
+		out.Upstreams = append(out.Upstreams, dns.Server{Addr: s.Addr, TLS: s.TLS, Name: s.Name})
+	}
+	for _, name := range linesInOrder(c, w) {
+		l := dns.Line{WAN: name}
+		known := st.WANs[name]
+		for _, a := range far[name] {
+			fam := known.V4
+			if a.Is6() {
+				fam = known.V6
+			}
+			if fam.Up && slices.ContainsFunc(append(slices.Clone(known.V4.DNS), known.V6.DNS...), func(s netip.Addr) bool { return s.Is6() == a.Is6() }) {
+				l.Servers = append(l.Servers, netip.AddrPortFrom(a, 53))
+			}
+		}
+		if len(l.Servers) > 0 {
+			out.Lines = append(out.Lines, l)
+		}
+	}
+	return out
+}
+
+// linesInOrder are the WANs in the order in which they would be used: those in
+// use, then as the file prefers, then the rest.
+func linesInOrder(c *config.Config, w world) []string {
+	var out []string
+	add := func(name string) {
+		if name != "" && !slices.Contains(out, name) {
+			out = append(out, name)
+		}
+	}
+	add(w.use4)
+	add(w.use6)
+	for _, name := range c.Failover.Prefer {
+		add(name)
+	}
+	for _, cw := range c.WANs {
+		add(cw.Name)
+	}
+	return out
+}
+
+// tokenIn is the address with the network of p and the interface identifier of token.
+func tokenIn(p netip.Prefix, token netip.Addr) netip.Addr {
+	n, t := p.Addr().As16(), token.As16()
+	copy(n[8:], t[8:])
+	return netip.AddrFrom16(n)
+}
+
+// farEnds are the addresses of the cables' ends in the WANs' namespaces.
+func farEnds(d desired.Desired) map[string][]netip.Addr {
+	out := map[string][]netip.Addr{}
+	for _, ns := range d.Namespaces {
+		if ns.WAN == "" {
+			continue
+		}
+		for _, a := range ns.Addrs {
+			if a.Link == desired.CableInner && !a.Prefix.Addr().IsLinkLocalUnicast() {
+				out[ns.WAN] = append(out[ns.WAN], a.Prefix.Addr())
+			}
+		}
+	}
+	return out
+}
+
+// dnsAddrs are the addresses that the resolver answers on.
+func dnsAddrs(c *config.Config, st state.State) []netip.Addr {
+	out := []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.IPv6Loopback()}
+	for _, l := range c.LANs {
+		for _, p := range lanAddresses(c, l, st) {
+			out = append(out, p.Addr())
+		}
+	}
+	return out
+}
+
+// dnsServer is the resolver. Its sockets stay open here and are passed at each start.
+type dnsServer struct {
+	*service
+	state dns.Report // the loop's
+
+	mu    sync.Mutex
+	want  dns.Config
+	addrs []netip.Addr
+
+	open map[netip.Addr]dnsSockets
+	told dns.Config
+}
+
+type dnsSockets struct {
+	sockets []dns.Socket
+	files   []*os.File
+}
+
+// syncDNS tells the resolver what it has to know.
+func (d *daemon) syncDNS(ctx context.Context) {
+	first := d.dns == nil
+	if first {
+		d.dns = &dnsServer{open: map[netip.Addr]dnsSockets{}}
+	}
+	s := d.dns
+	s.mu.Lock()
+	s.want = dnsConfig(d.cfg, d.world, d.far, d.leasedNames())
+	s.addrs = dnsAddrs(d.cfg, d.world.state(d.cfg))
+	s.mu.Unlock()
+	if !first {
+		s.wake()
+		return
+	}
+	s.service = d.serve(ctx, duty{kind: dns.Worker, prepare: s.prepare, take: report(func(r dns.Report) { s.state = r })})
+}
+
+func (s *dnsServer) prepare(ctx context.Context, fresh bool) (told, error) {
+	s.mu.Lock()
+	want, addrs := s.want, s.addrs
+	s.mu.Unlock()
+	t := told{keep: true}
+	var trouble error
+	for _, a := range addrs {
+		sock, ok := s.open[a]
+		if !ok {
+			var err error
+			if sock.sockets, sock.files, err = dns.Open(ctx, a); err != nil {
+				trouble = errors.Join(trouble, err)
+				continue
+			}
+			s.open[a] = sock
+		}
+		for i, k := range sock.sockets {
+			if k.Passed = fresh || !ok; k.Passed {
+				t.files = append(t.files, sock.files[i])
+			}
+			want.Sockets = append(want.Sockets, k)
+		}
+	}
+	for a, sock := range s.open {
+		if !slices.Contains(addrs, a) {
+			closeAll(sock.files)
+			delete(s.open, a)
+		}
+	}
+	quiet := want
+	quiet.Sockets = slices.Clone(want.Sockets)
+	for i := range quiet.Sockets {
+		quiet.Sockets[i].Passed = false
+	}
+	if !fresh && len(t.files) == 0 && reflect.DeepEqual(quiet, s.told) {
+		return told{}, trouble
+	}
+	s.told, t.msg = quiet, want
+	return t, trouble
+}
+
+// leasedNames are the names that the LANs' clients gave when they got a lease.
+func (d *daemon) leasedNames() []dns.Name { return nil }

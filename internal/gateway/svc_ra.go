@@ -1,0 +1,130 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"os"
+	"reflect"
+	"sync"
+
+	"weir/internal/config"
+	"weir/internal/ra"
+)
+
+// raLANs is what is advertised on the LANs, those whose link is there.
+func raLANs(c *config.Config, w world) []ra.LAN {
+	var out []ra.LAN
+	st := w.state(c)
+	for _, l := range c.LANs {
+		addrs := c.Address6(l.Name, st.ULA)
+		if !l.Advertise.Enabled || len(addrs) == 0 || w.lans[l.Name].index == 0 {
+			continue
+		}
+		a := ra.LAN{Name: l.Name, Router: w.use6 != "", Prefixes: l.Advertise.Prefix, DNS: l.Advertise.DNS, Search: l.Advertise.Search}
+		if a.Prefixes == nil {
+			for _, p := range addrs {
+				if p.Bits() == 64 {
+					a.Prefixes = append(a.Prefixes, p.Masked())
+				}
+			}
+		}
+		if a.DNS == nil {
+			a.DNS = []netip.Addr{addrs[0].Addr()}
+		}
+		if a.Search == nil {
+			a.Search = []string{c.Gateway.Domain}
+		}
+		out = append(out, a)
+	}
+	return out
+}
+
+// advertiser is the child that advertises on all LANs. Its sockets stay open
+// here and are passed at each start.
+type advertiser struct {
+	*service
+	state ra.Report // the loop's
+
+	mu    sync.Mutex
+	want  []ra.LAN
+	links map[string]link
+
+	open map[string]raSocket // by LAN
+	told []ra.LAN
+}
+
+type raSocket struct {
+	on   link
+	link ra.Link
+	file *os.File
+}
+
+// syncRA tells the advertiser what to advertise.
+func (d *daemon) syncRA(ctx context.Context) {
+	want := raLANs(d.cfg, d.world)
+	if d.ra == nil && len(want) == 0 {
+		return
+	}
+	first := d.ra == nil
+	if first {
+		d.ra = &advertiser{open: map[string]raSocket{}}
+	}
+	s := d.ra
+	s.mu.Lock()
+	s.want, s.links = want, d.world.lans
+	s.mu.Unlock()
+	if !first {
+		s.wake()
+		return
+	}
+	s.service = d.serve(ctx, duty{kind: ra.Worker, prepare: s.prepare, take: report(func(r ra.Report) { s.state = r })})
+}
+
+func (s *advertiser) prepare(_ context.Context, fresh bool) (told, error) {
+	s.mu.Lock()
+	want, links := s.want, s.links
+	s.mu.Unlock()
+	cfg, t := ra.Config{}, told{keep: true}
+	var trouble error
+	keep := map[string]bool{}
+	for _, l := range want {
+		sock, ok := s.open[l.Name]
+		if ok && sock.on != links[l.Name] {
+			_ = sock.file.Close() // its link is gone
+			delete(s.open, l.Name)
+			ok = false
+		}
+		if !ok {
+			var err error
+			sock.on = links[l.Name]
+			if sock.link, sock.file, err = ra.Open(sock.on.name); err != nil {
+				trouble = errors.Join(trouble, err)
+				continue
+			}
+			s.open[l.Name] = sock
+		}
+		keep[l.Name] = true
+		l.Link = sock.link
+		if l.Passed = fresh || !ok; l.Passed {
+			t.files = append(t.files, sock.file)
+		}
+		cfg.LANs = append(cfg.LANs, l)
+	}
+	for name, sock := range s.open {
+		if !keep[name] {
+			_ = sock.file.Close() // not advertised on any more
+			delete(s.open, name)
+		}
+	}
+	if !fresh && len(t.files) == 0 && reflect.DeepEqual(cfg.LANs, s.told) {
+		return told{}, trouble
+	}
+	s.told = nil
+	for _, l := range cfg.LANs {
+		l.Passed = false
+		s.told = append(s.told, l)
+	}
+	t.msg = cfg
+	return t, trouble
+}

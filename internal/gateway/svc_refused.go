@@ -1,0 +1,131 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"os"
+
+	"weir/internal/api"
+	"weir/internal/refused"
+	"weir/internal/ruleset"
+	"weir/internal/worker"
+)
+
+// refusedKept is how many refusals `weir log` can look back.
+const refusedKept = 1000
+
+// syncRefused has a reader of what the firewall refuses. Its socket is opened
+// anew for each child: only one at a time may have the group.
+func (d *daemon) syncRefused(ctx context.Context) {
+	if d.reader != nil {
+		return
+	}
+	sent := false
+	d.reader = d.serve(ctx, duty{
+		kind: refused.Worker,
+		prepare: func(_ context.Context, fresh bool) (told, error) {
+			if sent && !fresh {
+				return told{}, nil
+			}
+			f, err := refused.Open(ruleset.LogGroup)
+			if err != nil {
+				return told{}, err
+			}
+			sent = true
+			return told{msg: refused.Config{Prefix: ruleset.LogPrefix}, files: []*os.File{f}}, nil
+		},
+		take: func(m worker.Message) (func(), error) {
+			var r refused.Report
+			if err := m.Decode(&r); err != nil {
+				return nil, err
+			}
+			d.refused.Add(r) // no business of the loop's
+			return nil, nil
+		},
+	})
+}
+
+// Refused tells what was refused, and with follow what is refused from now on.
+func (d *daemon) Refused(ctx context.Context, follow bool, each func(api.Refused) error) error {
+	names, err := call(ctx, d, func() (map[int]string, error) { return d.world.names, nil })
+	if err != nil {
+		return err
+	}
+	if !follow {
+		last, _ := d.refused.Last()
+		for _, p := range last {
+			if err := each(refusedOf(p, names)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	last, next, end := d.refused.Follow()
+	defer end()
+	for _, p := range last {
+		if err := each(refusedOf(p, names)); err != nil {
+			return err
+		}
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case p := <-next:
+			if err := each(refusedOf(p, names)); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// refusedOf is p as the API tells it; names are main's links by index.
+func refusedOf(p refused.Packet, names map[int]string) api.Refused {
+	end := func(a netip.Addr, port uint16) string {
+		if !a.IsValid() {
+			return "?"
+		}
+		if !p.HasUpper || p.Protocol == protoICMP || p.Protocol == protoICMPv6 {
+			return a.String()
+		}
+		return netip.AddrPortFrom(a, port).String()
+	}
+	link := func(i int) string {
+		if n := names[i]; n != "" || i == 0 {
+			return n
+		}
+		return fmt.Sprintf("link %d", i) // gone, or from after the last look
+	}
+	return api.Refused{
+		At: p.At, Rule: p.Rule, In: link(p.InIndex), Out: link(p.OutIndex),
+		From: end(p.Src, p.SrcPort), To: end(p.Dst, p.DstPort), Protocol: protocolName(p),
+	}
+}
+
+// Protocol numbers of IANA that the file has no word for.
+const (
+	protoICMP   = 1
+	protoTCP    = 6
+	protoUDP    = 17
+	protoICMPv6 = 58
+)
+
+func protocolName(p refused.Packet) string {
+	switch p.Protocol {
+	case protoTCP:
+		return "tcp"
+	case protoUDP:
+		return "udp"
+	case protoICMP, protoICMPv6:
+		name := "icmp"
+		if p.Protocol == protoICMPv6 {
+			name = "icmpv6"
+		}
+		if p.HasUpper {
+			name += fmt.Sprintf(" %d", p.Type)
+		}
+		return name
+	}
+	return fmt.Sprint(p.Protocol)
+}

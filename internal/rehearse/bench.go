@@ -1,0 +1,366 @@
+package rehearse
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/insomniacslk/dhcp/dhcpv4"
+
+	"weir/internal/config"
+	"weir/internal/lab"
+)
+
+// Variant is how a run's lab differs from the plain one.
+type Variant struct {
+	// TAP are WANs whose ports are TAPs.
+	TAP []string `json:"tap,omitempty"`
+	// Lease is how long the ISPs lease; 0 is an hour.
+	Lease time.Duration `json:"lease_ns,omitempty"`
+	// Same gives all ISPs the first one's network, router and customer address.
+	Same bool `json:"same,omitempty"`
+	// OnLAN gives this ISP the network of the first LAN.
+	OnLAN string `json:"on_lan,omitempty"`
+}
+
+// Bench is a lab with the daemon under trial in it.
+type Bench struct {
+	*Site
+	Lab     *lab.Lab
+	ISPs    map[string]*lab.ISP
+	Clients map[string]*lab.Client // by LAN
+	Hosts   map[string]*lab.Client // by machine
+	Daemon  *Daemon
+	Joined  map[string]*joined // by LAN: how its client came in
+
+	ended func()        // called when the daemon has been ended by a drill
+	first time.Duration // from the daemon's start to the first packet forwarded
+	log   *slog.Logger
+}
+
+// joined is how a client came into its LAN.
+type joined struct {
+	ack     *dhcpv4.DHCPv4
+	ackTook time.Duration
+	ackErr  error
+	auto    netip.Prefix // by SLAAC
+	router  netip.Addr
+	raTook  time.Duration
+}
+
+// Limits of a bring-up. They only bound what hangs.
+const (
+	joinLimit = 15 * time.Second
+	upLimit   = 20 * time.Second
+)
+
+// build makes the machines around the gateway.
+func build(ctx context.Context, site *Site, v Variant, log *slog.Logger) (*Bench, error) {
+	l, err := lab.New(ctx, log)
+	if err != nil {
+		return nil, err
+	}
+	b := &Bench{
+		Site: site, Lab: l, log: log,
+		ISPs: map[string]*lab.ISP{}, Clients: map[string]*lab.Client{},
+		Hosts: map[string]*lab.Client{}, Joined: map[string]*joined{},
+	}
+	site.vary(v)
+	for _, line := range site.Lines {
+		if b.ISPs[line.Name], err = l.Connect(line); err != nil {
+			return nil, err
+		}
+	}
+	for i := range site.LANs {
+		if err := b.populate(&site.LANs[i], i); err != nil {
+			return nil, err
+		}
+	}
+	return b, nil
+}
+
+// vary changes the lines as a variant says.
+func (s *Site) vary(v Variant) {
+	var same *lab.Line
+	for i := range s.Lines {
+		l := &s.Lines[i]
+		for _, t := range v.TAP {
+			l.TAP = l.TAP || t == l.Name
+		}
+		if v.Lease != 0 {
+			l.Lease = v.Lease
+		}
+		if v.Same && l.DHCP {
+			if same == nil {
+				same = l
+			}
+			l.Customer4, l.Router4 = same.Customer4, same.Router4
+		}
+		if v.OnLAN == l.Name {
+			net := s.LANs[0].Address4.Masked()
+			l.Router4 = s.LANs[0].Address4.Addr() // the LAN's gateway has the ISP router's address
+			l.Customer4 = []netip.Prefix{netip.PrefixFrom(s.LANs[0].Spare4, net.Bits())}
+		}
+	}
+}
+
+// populate makes a LAN with its client and hosts.
+func (b *Bench) populate(l *LAN, n int) error {
+	sw, err := b.Lab.Switch(fmt.Sprintf("lan%d", n))
+	if err != nil {
+		return err
+	}
+	// Of several ports one is plugged in: the gateway's bridge joins the others.
+	if err := sw.Serve(l.Interface[0], l.VLAN); err != nil {
+		return err
+	}
+	for _, port := range l.Interface[1:] {
+		other, err := b.Lab.Switch(fmt.Sprintf("lan%d-%s", n, port)[:10])
+		if err != nil {
+			return err
+		}
+		if err := other.Serve(port, l.VLAN); err != nil {
+			return err
+		}
+	}
+	c, err := b.Lab.Join(sw, l.Client, "")
+	if err != nil {
+		return err
+	}
+	b.Clients[l.Name] = c
+	if err := c.ServeEcho([]uint16{7}, []uint16{7}); err != nil {
+		return err
+	}
+	for _, h := range l.Hosts {
+		m, err := b.Lab.Join(sw, h.Name, h.MAC)
+		if err != nil {
+			return err
+		}
+		b.Hosts[h.Name] = m
+		if err := b.settle(l, h, m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// settle gives a host its fixed addresses and the servers that the file's
+// forwards and rules look for.
+func (b *Bench) settle(l *LAN, h Host, m *lab.Client) error {
+	for _, a := range h.Addr {
+		p, gw := l.network(a)
+		if !p.IsValid() {
+			continue
+		}
+		if err := m.Static(netip.PrefixFrom(a, p.Bits()), gw); err != nil {
+			return err
+		}
+	}
+	tcp, udp := b.portsOf(h)
+	return m.ServeEcho(tcp, udp)
+}
+
+// network is the network of the LAN that holds an address, and the gateway's own
+// address in it. Without one in the file IPv6 has the gateway's advertisements.
+func (l *LAN) network(a netip.Addr) (netip.Prefix, netip.Addr) {
+	if l.Address4.IsValid() && l.Address4.Contains(a) {
+		return l.Address4.Masked(), l.Address4.Addr()
+	}
+	for _, p := range l.Address6 {
+		if p.Contains(a) {
+			return p.Masked(), p.Addr()
+		}
+	}
+	return netip.Prefix{}, netip.Addr{}
+}
+
+// portsOf are the ports that are asked for at a host.
+func (b *Bench) portsOf(h Host) (tcp, udp []uint16) {
+	seen := map[[2]int]bool{}
+	add := func(proto config.Protocol, port uint16) {
+		if k := [2]int{int(proto), int(port)}; !seen[k] {
+			seen[k] = true
+			if proto == config.TCP {
+				tcp = append(tcp, port)
+			} else {
+				udp = append(udp, port)
+			}
+		}
+	}
+	add(config.TCP, 7)
+	add(config.UDP, 7)
+	for i := range b.Config.Forwards {
+		f := &b.Config.Forwards[i]
+		for _, a := range h.Addr {
+			if a != f.To4 && a != f.To6 {
+				continue
+			}
+			for _, proto := range f.Protocol {
+				for k := range f.ToPort {
+					add(proto, f.ToPort[k].From)
+					add(proto, f.ToPort[k].To)
+				}
+			}
+		}
+	}
+	for _, r := range b.Config.Rules {
+		for _, p := range r.Port {
+			for _, proto := range r.Protocol {
+				if proto == config.TCP || proto == config.UDP {
+					add(proto, p.From)
+				}
+			}
+		}
+	}
+	return tcp, udp
+}
+
+// up writes the user's files, starts the daemon and waits until the house works
+// as far as it does: clients have come in, a packet went out, each line is seen.
+func (b *Bench) up(ctx context.Context, files []config.File, dir bool) error {
+	for _, d := range []string{fileDir, stateDir} {
+		if err := os.MkdirAll(d, 0o700); err != nil {
+			return err
+		}
+	}
+	path := fileDir
+	for _, f := range files {
+		p := filepath.Join(fileDir, filepath.Base(f.Name))
+		if err := os.WriteFile(p, f.Src, 0o600); err != nil {
+			return err
+		}
+		if !dir {
+			path = p
+		}
+	}
+	b.Daemon = newDaemon(b.Lab.Gateway(), path)
+	start := time.Now()
+	if err := b.Daemon.Start(); err != nil {
+		return err
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() { b.awaitFirst(ctx, start) })
+	for i := range b.LANs {
+		l := &b.LANs[i]
+		wg.Go(func() { b.join(ctx, l, start) })
+	}
+	wg.Wait()
+	b.await(ctx)
+	if err := b.Daemon.Gone(); err != nil {
+		return fmt.Errorf("weir run ended: %w\n%s", err, b.Daemon.Log(12))
+	}
+	return ctx.Err()
+}
+
+// join has a LAN's client come in. Where it gets no address it takes one, so that
+// other drills can be made: the lack is the lease drill's to tell.
+func (b *Bench) join(ctx context.Context, l *LAN, start time.Time) {
+	c, j := b.Clients[l.Name], &joined{}
+	b.Joined[l.Name] = j
+	var wg sync.WaitGroup
+	if l.DHCP.Enabled {
+		wg.Go(func() {
+			short, cancel := context.WithDeadline(ctx, start.Add(joinLimit))
+			defer cancel()
+			for short.Err() == nil {
+				if j.ack, j.ackErr = c.Lease(short); j.ackErr == nil {
+					break
+				}
+				if b.Daemon.Gone() != nil {
+					return
+				}
+			}
+			j.ackTook = time.Since(start)
+		})
+	}
+	if l.Advertise.Enabled {
+		wg.Go(func() {
+			var ok bool
+			if j.auto, j.router, ok = c.Autoconfigured(ctx, joinLimit); ok {
+				j.raTook = time.Since(start)
+			}
+		})
+	}
+	wg.Wait()
+	var err error
+	switch {
+	case j.ack != nil:
+		err = c.Use(j.ack)
+	case l.Spare4.IsValid():
+		err = c.Static(netip.PrefixFrom(l.Spare4, l.Address4.Bits()), l.Address4.Addr())
+	}
+	if err == nil && j.auto.IsValid() {
+		c.Addr6 = j.auto.Addr()
+	} else if err == nil && len(l.Address6) > 0 {
+		p := l.Address6[0]
+		err = c.Static(netip.PrefixFrom(plus(p.Masked().Addr(), 0xc11e), p.Bits()), p.Addr())
+	}
+	if err != nil {
+		b.log.Warn("client has no address", "lan", l.Name, "err", err)
+	}
+}
+
+// awaitFirst measures how long after the start the first packet gets through, by
+// a host with an address of its own.
+func (b *Bench) awaitFirst(ctx context.Context, start time.Time) {
+	for _, l := range b.LANs {
+		for _, h := range l.Hosts {
+			src := party{zone: lanZone(l.Name), host: h.Of, addr: h.addr4(&l)}
+			if !src.addr.IsValid() || verdict(b.Config, src, party{zone: wanZone(b.Lines[0].Name), addr: lab.Web(false)}, config.ICMP, 0) != lab.Answered {
+				continue
+			}
+			p, err := b.Hosts[h.Name].Ping(lab.Web(false), 10*time.Millisecond)
+			if err != nil {
+				return
+			}
+			defer p.Stop()
+			if at, ok := p.Answered(ctx, start, upLimit); ok {
+				b.first = at.Sub(start)
+			}
+			return
+		}
+	}
+}
+
+// await waits until each line is in use or probed in reserve.
+func (b *Bench) await(ctx context.Context) {
+	var wg sync.WaitGroup
+	for _, isp := range b.ISPs {
+		for _, v6 := range []bool{false, true} {
+			if has(&isp.Line, v6) {
+				wg.Go(func() { seen(ctx, isp, v6, upLimit) })
+			}
+		}
+	}
+	wg.Wait()
+}
+
+// seen waits until two echoes of a customer were answered, or the limit is over:
+// what the gateway probes by has been tried.
+func seen(ctx context.Context, isp *lab.ISP, v6 bool, limit time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	const request4, request6 = 8, 128
+	ch := make(chan struct{}, 64)
+	stop := isp.Wire.Watch(func(f lab.Frame) {
+		if f.Src.IsValid() && f.Src.Is6() == v6 && !f.Dst.IsLinkLocalUnicast() && (f.ICMP == request4 || f.ICMP == request6) && isp.Owns(f.Src) {
+			select {
+			case ch <- struct{}{}:
+			default:
+			}
+		}
+	})
+	defer stop()
+	for range 2 {
+		select {
+		case <-ch:
+		case <-ctx.Done():
+			return
+		}
+	}
+}

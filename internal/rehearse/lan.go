@@ -1,0 +1,217 @@
+package rehearse
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/miekg/dns"
+
+	"weir/internal/config"
+	"weir/internal/lab"
+)
+
+// leaseAct tells what the LAN's client got by DHCP when it came in, and asks as
+// each host that has a fixed address.
+func leaseAct(l *LAN) Act {
+	drills := []string{name("lease", l.Name, "client")}
+	for _, h := range l.Hosts {
+		if h.leases(l) {
+			drills = append(drills, name("lease", l.Name, h.Of.Name))
+		}
+	}
+	return Act{Drills: drills, Do: func(ctx context.Context, b *Bench) []Result {
+		out := []Result{b.clientLease(l, drills[0])}
+		for _, h := range l.Hosts {
+			if h.leases(l) {
+				out = append(out, b.hostLease(ctx, l, h))
+			}
+		}
+		return out
+	}}
+}
+
+// leases says whether the host should be leased its own address.
+func (h Host) leases(l *LAN) bool {
+	return l.DHCP.Enabled && h.Of != nil && h.MAC != "" && h.addr4(l).IsValid()
+}
+
+func (h Host) addr4(l *LAN) netip.Addr {
+	for _, a := range h.Addr {
+		if l.Address4.IsValid() && l.Address4.Contains(a) {
+			return a
+		}
+	}
+	return netip.Addr{}
+}
+
+func (b *Bench) clientLease(l *LAN, drill string) Result {
+	const about = "a new client gets an address of the pool, router, DNS and domain"
+	look := fmt.Sprintf("dhcp of lan %s; weir's log: %s", l.Name, b.Daemon.Log(3))
+	j := b.Joined[l.Name]
+	if j.ack == nil {
+		return fail(drill, about, "a lease", fmt.Sprintf("none in %s (%v)", seconds(j.ackTook), j.ackErr), look)
+	}
+	var wrong []string
+	a, _ := netip.AddrFromSlice(j.ack.YourIPAddr.To4())
+	if !slices.ContainsFunc(l.DHCP.Pool, func(r config.Range) bool { return r.From.Compare(a) <= 0 && a.Compare(r.To) <= 0 }) {
+		wrong = append(wrong, fmt.Sprintf("address %s, which is not in the pool", a))
+	}
+	if said := func(code uint8) bool {
+		return slices.ContainsFunc(l.DHCP.Options, func(o config.Option) bool { return o.Code == code })
+	}; true {
+		own := l.Address4.Addr()
+		if r := j.ack.Router(); !said(3) && (len(r) != 1 || r[0].String() != own.String()) {
+			wrong = append(wrong, fmt.Sprintf("router %v, not %s", r, own))
+		}
+		if d := j.ack.DNS(); !said(6) && (len(d) == 0 || d[0].String() != own.String()) {
+			wrong = append(wrong, fmt.Sprintf("DNS %v, not %s", d, own))
+		}
+		if d := j.ack.DomainName(); !said(15) && d != b.Config.Gateway.Domain {
+			wrong = append(wrong, fmt.Sprintf("domain %q, not %q", d, b.Config.Gateway.Domain))
+		}
+	}
+	if t := j.ack.IPAddressLeaseTime(0); t != l.DHCP.Lease.Truncate(time.Second) {
+		wrong = append(wrong, fmt.Sprintf("a lease for %s, not %s", t, l.DHCP.Lease))
+	}
+	if wrong != nil {
+		return fail(drill, about, "what the file says", strings.Join(wrong, "; "), look)
+	}
+	return pass(drill, about, secs("after start", j.ackTook))
+}
+
+func (b *Bench) hostLease(ctx context.Context, l *LAN, h Host) Result {
+	drill, about := name("lease", l.Name, h.Of.Name), "a host gets its own address"
+	start := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, joinLimit)
+	defer cancel()
+	ack, err := b.Hosts[h.Name].Lease(ctx)
+	if err != nil {
+		return fail(drill, about, "a lease of "+h.addr4(l).String(), err.Error(), place(h.Of.Pos)+"; weir's log: "+b.Daemon.Log(3))
+	}
+	if a, _ := netip.AddrFromSlice(ack.YourIPAddr.To4()); a != h.addr4(l) {
+		return fail(drill, about, "a lease of "+h.addr4(l).String(), "a lease of "+a.String(), place(h.Of.Pos))
+	}
+	return pass(drill, about, secs("took", time.Since(start)))
+}
+
+// advertiseAct tells how the LAN's client autoconfigured IPv6.
+func advertiseAct(l *LAN) Act {
+	drill := name("advertise", l.Name)
+	return Act{Drills: []string{drill}, Do: func(ctx context.Context, b *Bench) []Result {
+		const about = "a client autoconfigures an IPv6 address and its router"
+		look := "advertise of lan " + l.Name + "; weir's log: " + b.Daemon.Log(3)
+		j := b.Joined[l.Name]
+		if !j.auto.IsValid() || !j.router.IsValid() {
+			return []Result{fail(drill, about, "an address and a router by router advertisement",
+				fmt.Sprintf("address %s, router %s after %s", j.auto, j.router, joinLimit), look)}
+		}
+		want := l.Advertise.Prefix
+		if want == nil {
+			for _, p := range l.Address6 {
+				want = append(want, p.Masked())
+			}
+		}
+		if want != nil && !slices.ContainsFunc(want, func(p netip.Prefix) bool { return p.Contains(j.auto.Addr()) }) {
+			return []Result{fail(drill, about, fmt.Sprintf("an address in %v", want), j.auto.String(), look)}
+		}
+		return []Result{pass(drill, about, secs("after start", j.raTook))}
+	}}
+}
+
+// nameAct asks the gateway for names: of the house, forward and reverse, and of
+// the world.
+func nameAct(l *LAN) Act {
+	drills := []string{name("name", l.Name, "house"), name("name", l.Name, "world")}
+	return Act{Drills: drills, Do: func(ctx context.Context, b *Bench) []Result {
+		c := b.Clients[l.Name]
+		server := l.Address4.Addr()
+		if len(c.DNS) > 0 {
+			server = c.DNS[0]
+		}
+		if !server.IsValid() && len(l.Address6) > 0 {
+			server = l.Address6[0].Addr()
+		}
+		var out []Result
+		if matches(drills[0], nil) {
+			out = append(out, b.houseNames(ctx, l, server, drills[0]))
+		}
+		world := func() Result {
+			const about = "a client's gateway resolves names of the world"
+			start := time.Now()
+			m, err := c.Resolve(ctx, server, "www.example.com", dns.TypeA, 6*time.Second)
+			switch {
+			case err != nil:
+				return fail(drills[1], about, lab.Web(false).String(), err.Error(), "dns; weir's log: "+b.Daemon.Log(3))
+			case m.Rcode != dns.RcodeSuccess || len(m.Answer) == 0 || !strings.HasSuffix(m.Answer[0].String(), lab.Web(false).String()):
+				return fail(drills[1], about, lab.Web(false).String(), fmt.Sprintf("%s %v", dns.RcodeToString[m.Rcode], m.Answer), "dns; weir's log: "+b.Daemon.Log(3))
+			}
+			return pass(drills[1], about, secs("took", time.Since(start)))
+		}
+		return append(out, world())
+	}}
+}
+
+// houseNames asks for the names that the file gives, and for the client's own,
+// which its lease made.
+func (b *Bench) houseNames(ctx context.Context, l *LAN, server netip.Addr, drill string) Result {
+	const about = "names of the house resolve, forward and reverse"
+	type entry struct {
+		name string
+		addr netip.Addr
+	}
+	d := b.Config.Gateway.Domain
+	var all []entry
+	for _, other := range b.LANs {
+		for _, h := range other.Hosts {
+			if h.Of == nil {
+				continue
+			}
+			for _, a := range h.Of.Address {
+				all = append(all, entry{h.Of.DNSName + "." + d, a})
+			}
+		}
+	}
+	if j := b.Joined[l.Name]; j.ack != nil {
+		a, _ := netip.AddrFromSlice(j.ack.YourIPAddr.To4())
+		all = append(all, entry{l.Client + "." + d, a})
+	}
+	if l.Address4.IsValid() {
+		all = append(all, entry{b.Config.Gateway.Name + "." + d, l.Address4.Addr()})
+	}
+	c := b.Clients[l.Name]
+	for _, e := range all {
+		qtype := dns.TypeA
+		if e.addr.Is6() {
+			qtype = dns.TypeAAAA
+		}
+		look := "dns and the hosts of the file; weir's log: " + b.Daemon.Log(3)
+		m, err := c.Resolve(ctx, server, e.name, qtype, 3*time.Second)
+		if err != nil {
+			return fail(drill, about, e.name+" is "+e.addr.String(), err.Error(), look)
+		}
+		if !slices.ContainsFunc(m.Answer, func(rr dns.RR) bool { return strings.HasSuffix(rr.String(), "\t"+e.addr.String()) }) {
+			return fail(drill, about, e.name+" is "+e.addr.String(), fmt.Sprintf("%s %v", dns.RcodeToString[m.Rcode], m.Answer), look)
+		}
+		arpa, err := dns.ReverseAddr(e.addr.String())
+		if err != nil {
+			continue
+		}
+		m, err = c.Resolve(ctx, server, arpa, dns.TypePTR, 3*time.Second)
+		if err != nil {
+			return fail(drill, about, e.addr.String()+" is called "+e.name, err.Error(), look)
+		}
+		if !slices.ContainsFunc(m.Answer, func(rr dns.RR) bool { return strings.EqualFold(lastField(rr), e.name+".") }) {
+			return fail(drill, about, e.addr.String()+" is called "+e.name, fmt.Sprintf("%s %v", dns.RcodeToString[m.Rcode], m.Answer), look)
+		}
+	}
+	return pass(drill, about, packets("names", len(all)))
+}
+
+func lastField(rr dns.RR) string {
+	f := strings.Fields(rr.String())
+	return f[len(f)-1]
+}

@@ -1,0 +1,332 @@
+package rehearse
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"weir/internal/config"
+	"weir/internal/lab"
+)
+
+// Options say what is rehearsed and how.
+type Options struct {
+	Files []config.File
+	Dir   bool // Files are a folder's
+	Only  []string
+	Keep  bool // the labs stay until ctx ends
+	Long  bool
+
+	// Progress is called for each thing that happens, from one goroutine at a
+	// time. It may be nil.
+	Progress func(Event)
+
+	Sabotage []string // tests only
+}
+
+// Event is something that happens in a run.
+type Event struct {
+	Run     string
+	Doing   string   // what it begins
+	Results []Result // what it has found
+	Kept    int      // the process of a lab that stays
+	Ended   bool
+}
+
+// Report is what a rehearsal found.
+type Report struct {
+	File    string        `json:"file"`
+	OK      bool          `json:"ok"`
+	Drills  []Result      `json:"drills"`
+	Omitted []Omission    `json:"omitted"`
+	Errors  []string      `json:"errors,omitempty"` // runs that could not be made
+	First   float64       `json:"first_packet_s"`   // from the daemon's start to the first packet forwarded, the median of all labs
+	Took    time.Duration `json:"took_ns"`
+	Labs    int           `json:"labs"`
+}
+
+// Rehearse makes all runs of a file, some side by side, and gathers what they
+// found. The error is of what kept it from being made at all; drills that failed
+// are in the report.
+func Rehearse(ctx context.Context, o Options) (*Report, error) {
+	cfg, diags := config.Parse(o.Files...)
+	if diags.HasErrors() {
+		return nil, errors.New(diags.Format(o.Files))
+	}
+	start := time.Now()
+	g := &gathering{o: o, report: &Report{File: o.Files[0].Name}, results: map[string][]Result{}}
+	if err := g.one(ctx, Run{}, nil); err != nil {
+		return nil, err
+	}
+	site, err := NewSite(cfg, g.machine)
+	if err != nil {
+		return nil, err
+	}
+	if len(site.Lines) == 0 || len(site.LANs) == 0 {
+		return nil, fmt.Errorf("no WAN with a LAN is left to rehearse: %v", site.Omitted)
+	}
+	g.report.Omitted = site.Omitted
+	all := Runs(site, o.Long)
+	runs := slices.DeleteFunc(slices.Clone(all), func(r Run) bool {
+		return !slices.ContainsFunc(r.Acts, func(a Act) bool { return a.wanted(o.Only) })
+	})
+	if len(runs) == 0 {
+		return nil, &NoSuchDrill{o.Only, drillNames(all)}
+	}
+	g.all(ctx, runs)
+	g.again(ctx, runs)
+	if ctx.Err() != nil && !o.Keep {
+		return nil, ctx.Err()
+	}
+	r := g.finish(runs)
+	r.Took = time.Since(start)
+	return r, nil
+}
+
+func drillNames(runs []Run) []string {
+	var out []string
+	for _, r := range runs {
+		for _, a := range r.Acts {
+			out = append(out, a.Drills...)
+		}
+	}
+	return out
+}
+
+// gathering is a rehearsal under way.
+type gathering struct {
+	o       Options
+	machine Machine
+
+	mu      sync.Mutex
+	report  *Report
+	results map[string][]Result // by drill, one of each take
+	first   []float64
+}
+
+// sideBySide is how many labs are up at once. They mostly wait; what they share is
+// the processors, which timings feel.
+func sideBySide() int { return 4 * runtime.NumCPU() }
+
+// all makes runs, as many at once as is good.
+func (g *gathering) all(ctx context.Context, runs []Run) {
+	slots := make(chan struct{}, sideBySide())
+	var wg sync.WaitGroup
+	for _, r := range runs {
+		select {
+		case slots <- struct{}{}:
+		case <-ctx.Done():
+		}
+		if ctx.Err() != nil {
+			break
+		}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			if err := g.one(ctx, r, g.o.Only); err != nil && ctx.Err() == nil {
+				g.mu.Lock()
+				g.report.Errors = append(g.report.Errors, fmt.Sprintf("%s: %v", r.Name, err))
+				g.mu.Unlock()
+			}
+			g.event(Event{Run: r.Name, Ended: true})
+		})
+	}
+	wg.Wait()
+}
+
+// again takes twice more what failed by a time alone.
+func (g *gathering) again(ctx context.Context, runs []Run) {
+	if g.o.Keep || g.o.Sabotage != nil {
+		return
+	}
+	for range 2 {
+		var wg sync.WaitGroup
+		for _, r := range runs {
+			var only []string
+			g.mu.Lock()
+			for drill, takes := range g.results {
+				if takes[0].Run == r.Name && slices.ContainsFunc(takes, func(t Result) bool { return !t.OK && t.Judged != nil }) {
+					only = append(only, drill)
+				}
+			}
+			g.mu.Unlock()
+			if only == nil || ctx.Err() != nil {
+				continue
+			}
+			wg.Go(func() {
+				if err := g.one(ctx, r, only); err != nil && ctx.Err() == nil {
+					g.mu.Lock()
+					g.report.Errors = append(g.report.Errors, fmt.Sprintf("%s, taken again: %v", r.Name, err))
+					g.mu.Unlock()
+				}
+			})
+		}
+		wg.Wait()
+	}
+}
+
+// one makes a run in a lab of its own.
+func (g *gathering) one(ctx context.Context, r Run, only []string) error {
+	ours, theirs, err := pair()
+	if err != nil {
+		return err
+	}
+	defer ours.Close()
+	cmd := lab.Command(Arg)
+	cmd.ExtraFiles = []*os.File{theirs}
+	cmd.Stderr = os.Stderr
+	// The lab dies with the thread that starts it.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if err := cmd.Start(); err != nil {
+		theirs.Close()
+		return fmt.Errorf("start a lab: %w (it needs network, mount and pid namespaces: as root, or as a user who may make user namespaces)", err)
+	}
+	theirs.Close()
+	stop := context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() })
+	defer stop()
+	if r.Name != "" {
+		g.mu.Lock()
+		g.report.Labs++
+		g.mu.Unlock()
+	}
+
+	err = json.NewEncoder(ours).Encode(request{Files: g.o.Files, Dir: g.o.Dir, Run: r.Name, Machine: g.machine, Only: only, Keep: g.o.Keep, Long: g.o.Long, Sabotage: g.o.Sabotage})
+	var told error
+	if err == nil {
+		told = g.hear(ours, r, cmd)
+	}
+	werr := cmd.Wait()
+	switch {
+	case told != nil:
+		return told
+	case err != nil:
+		return fmt.Errorf("tell the lab what to rehearse: %w", err)
+	case werr != nil:
+		return fmt.Errorf("the lab's process: %w", werr)
+	}
+	return nil
+}
+
+// hear takes in what a lab says until it ends.
+func (g *gathering) hear(conn *os.File, r Run, cmd *exec.Cmd) error {
+	dec := json.NewDecoder(bufio.NewReader(conn))
+	var told error
+	for {
+		var m message
+		if err := dec.Decode(&m); err != nil {
+			return told // its end; the exit status says more
+		}
+		g.take(m)
+		switch {
+		case m.Err != "":
+			told = errors.New(m.Err)
+		case m.Kept:
+			g.event(Event{Run: r.Name, Kept: cmd.Process.Pid})
+		case m.Machine == nil:
+			g.event(Event{Run: r.Name, Doing: m.Doing, Results: m.Results})
+		}
+	}
+}
+
+func (g *gathering) take(m message) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, res := range m.Results {
+		g.results[res.Drill] = append(g.results[res.Drill], res)
+	}
+	if m.First > 0 {
+		g.first = append(g.first, m.First)
+	}
+	if m.Machine != nil {
+		g.machine = *m.Machine
+	}
+}
+
+func (g *gathering) event(e Event) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.o.Progress != nil {
+		g.o.Progress(e)
+	}
+}
+
+// finish orders the results as the runs have them and judges the whole.
+func (g *gathering) finish(runs []Run) *Report {
+	r := g.report
+	for _, drill := range drillNames(runs) {
+		if takes := g.results[drill]; takes != nil {
+			r.Drills = append(r.Drills, median(takes))
+		}
+	}
+	r.OK = len(r.Errors) == 0 && len(r.Drills) > 0
+	for _, d := range r.Drills {
+		r.OK = r.OK && d.OK
+	}
+	if n := len(g.first); n > 0 {
+		slices.Sort(g.first)
+		r.First = g.first[n/2]
+	}
+	return r
+}
+
+// median is the take that counts: of several judged by a time, the one in the
+// middle; a failure for another reason counts always.
+func median(takes []Result) Result {
+	for _, t := range takes {
+		if !t.OK && t.Judged == nil {
+			return t
+		}
+	}
+	s := slices.Clone(takes)
+	slices.SortStableFunc(s, func(a, b Result) int {
+		if a.Judged == nil || b.Judged == nil {
+			return 0
+		}
+		return cmp.Compare(a.Judged.Value, b.Judged.Value)
+	})
+	m := s[len(s)/2]
+	m.Takes = len(takes)
+	return m
+}
+
+// pair is a connection: our end and the one for the lab's process.
+func pair() (ours, theirs *os.File, err error) {
+	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC|syscall.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return nil, nil, fmt.Errorf("connection to a lab: %w", err)
+	}
+	return os.NewFile(uintptr(fds[0]), "lab"), os.NewFile(uintptr(fds[1]), "rehearsal"), nil
+}
+
+// NoSuchDrill says that nothing of what was asked for exists for this file.
+type NoSuchDrill struct{ Only, Drills []string }
+
+func (e *NoSuchDrill) Error() string {
+	return fmt.Sprintf("no drill of this file is called %s. There are:\n  %s",
+		strings.Join(e.Only, " or "), strings.Join(e.Drills, "\n  "))
+}
+
+// Partial says whether a part of the file was not rehearsed.
+func (r *Report) Partial() bool {
+	return slices.ContainsFunc(r.Omitted, func(o Omission) bool { return o.Part })
+}
+
+// EnterFlags are the flags of nsenter(1) for the lab of a process.
+func EnterFlags(pid int) string {
+	flags := fmt.Sprintf("-t %d -m -n -p -u", pid)
+	if os.Geteuid() != 0 {
+		flags += " -U --preserve-credentials"
+	}
+	return flags
+}

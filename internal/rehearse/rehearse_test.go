@@ -1,0 +1,77 @@
+package rehearse_test
+
+import (
+	"os"
+	"slices"
+	"testing"
+
+	"weir/internal/cli"
+	"weir/internal/config"
+	"weir/internal/lab/labtest"
+	"weir/internal/netns/netnstest"
+	"weir/internal/rehearse"
+)
+
+// TestMain makes the test binary the weir that a lab runs: `weir run` is the real
+// one, with its children.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 {
+		switch os.Args[1] {
+		case rehearse.Arg:
+			os.Exit(rehearse.Inside(saboteurs))
+		case "run", "worker":
+			os.Exit(cli.Main(os.Args[1:], os.Stdout, os.Stderr))
+		}
+	}
+	labtest.Main(m)
+}
+
+// try rehearses a file, and fails t for what keeps it from being rehearsed.
+func try(t *testing.T, o rehearse.Options, path string) *rehearse.Report {
+	t.Helper()
+	if err := labtest.Missing(); err != nil {
+		netnstest.Missing(t, "lab", err)
+	}
+	src, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Files = []config.File{{Name: path, Src: src}}
+	o.Progress = func(e rehearse.Event) {
+		for _, r := range e.Results {
+			t.Logf("%s: %s ok=%v %v %v", e.Run, r.Drill, r.OK, r.Figures, r.Judged)
+		}
+	}
+	r, err := rehearse.Rehearse(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range r.Errors {
+		t.Error(e)
+	}
+	return r
+}
+
+// red names the drills that failed.
+func red(r *rehearse.Report) []string {
+	var out []string
+	for _, d := range r.Drills {
+		if !d.OK {
+			out = append(out, d.Drill)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+func TestStaticFile(t *testing.T) {
+	r := try(t, rehearse.Options{Only: []string{"out", "forward", "hairpin"}}, "testdata/static.hcl")
+	if len(r.Drills) != 6 {
+		t.Errorf("%d drills, want out, forward and hairpin by each family", len(r.Drills))
+	}
+	for _, d := range r.Drills {
+		if !d.OK {
+			t.Errorf("%s: expected %s, seen %s; look at %s", d.Drill, d.Expected, d.Seen, d.Look)
+		}
+	}
+}

@@ -1,0 +1,5 @@
+package rehearse_test
+
+import "weir/internal/rehearse"
+
+var saboteurs = rehearse.Saboteurs{}

@@ -1,0 +1,224 @@
+package rehearse
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"weir/internal/config"
+	"weir/internal/lab"
+)
+
+// Site is the surroundings that a file asks for: what each ISP sells, and who is
+// on each LAN.
+type Site struct {
+	Config *config.Config
+	Lines  []lab.Line // in file order
+	LANs   []LAN      // in file order
+	// Omitted is what can't be rehearsed here, and why.
+	Omitted []Omission
+}
+
+// LAN is a LAN of the house with those on it.
+type LAN struct {
+	*config.LAN
+	Client string     // the name of its client's machine
+	Spare4 netip.Addr // an address that nobody has, for a client that gets none
+	Hosts  []Host
+}
+
+// Host is a host of the file that is simulated.
+type Host struct {
+	Name string // of its machine
+	MAC  string // "": any
+	Addr []netip.Addr
+	Of   *config.Host // nil: a forward names the bare address
+}
+
+// Omission is something that was not rehearsed.
+type Omission struct {
+	What string `json:"what"`
+	Why  string `json:"why"`
+	// Part says that a part of the user's file was left out, unlike a fault that
+	// is imitated with less truth.
+	Part bool `json:"part"`
+}
+
+// Machine is what of this machine decides what can be rehearsed: why something
+// can't be had in a lab; "" is that it can.
+type Machine struct {
+	VLAN string `json:"vlan,omitempty"`
+	TAP  string `json:"tap,omitempty"`
+}
+
+// nets4 are the networks that simulated ISPs have: RFC 5737's but the one of the
+// internet's server, then RFC 2544's.
+var nets4 = []string{"198.51.100.0/24", "203.0.113.0/24", "198.18.3.0/24", "198.18.4.0/24", "198.18.5.0/24", "198.18.6.0/24", "198.18.7.0/24", "198.18.8.0/24"}
+
+// NewSite works out the surroundings of a file on a machine.
+func NewSite(cfg *config.Config, m Machine) (*Site, error) {
+	s := &Site{Config: cfg}
+	taken := s.taken()
+	free := slices.DeleteFunc(slices.Clone(nets4), func(n string) bool {
+		p := netip.MustParsePrefix(n)
+		return slices.ContainsFunc(taken, p.Overlaps)
+	})
+	for k := range cfg.WANs {
+		w := &cfg.WANs[k]
+		if w.VLAN != 0 && m.VLAN != "" {
+			s.omit(true, "wan "+w.Name, "it is on VLAN %d: %s", w.VLAN, m.VLAN)
+			continue
+		}
+		l, err := line(w, k, &free)
+		if err != nil {
+			return nil, err
+		}
+		s.Lines = append(s.Lines, l)
+	}
+	for k := range cfg.LANs {
+		l := &cfg.LANs[k]
+		if l.VLAN != 0 && m.VLAN != "" {
+			s.omit(true, "lan "+l.Name, "it is on VLAN %d: %s", l.VLAN, m.VLAN)
+			continue
+		}
+		s.LANs = append(s.LANs, s.lan(l))
+	}
+	if m.TAP != "" && len(s.Lines) > 0 {
+		s.omit(false, "a real port's carrier", "it is lost on a veth, of which the kernel tells faster than of a real port: %s", m.TAP)
+	}
+	return s, nil
+}
+
+func (s *Site) omit(part bool, what, why string, args ...any) {
+	s.Omitted = append(s.Omitted, Omission{What: what, Why: fmt.Sprintf(why, args...), Part: part})
+}
+
+// taken are the networks that the file gives a use.
+func (s *Site) taken() []netip.Prefix {
+	var out []netip.Prefix
+	for _, l := range s.Config.LANs {
+		if l.Address4.IsValid() {
+			out = append(out, l.Address4.Masked())
+		}
+	}
+	for _, w := range s.Config.WANs {
+		for _, p := range w.IPv4.Address {
+			out = append(out, p.Masked())
+		}
+	}
+	return append(out, s.Config.Gateway.Cable4)
+}
+
+func line(w *config.WAN, k int, free *[]string) (lab.Line, error) {
+	l := lab.Line{Name: w.Name, Port: w.Interface, VLAN: w.VLAN}
+	switch w.IPv4.Method {
+	case config.MethodDHCP:
+		if len(*free) == 0 {
+			return l, fmt.Errorf("no network is left to be the ISP's of wan %s: %d are simulated at most", w.Name, len(nets4))
+		}
+		net := netip.MustParsePrefix((*free)[0])
+		*free = (*free)[1:]
+		l.DHCP, l.Lease = true, time.Hour
+		l.Router4 = net.Addr().Next()
+		l.Customer4 = []netip.Prefix{netip.PrefixFrom(plus(net.Addr(), 10), net.Bits())}
+	case config.MethodStatic:
+		l.Customer4, l.Router4 = w.IPv4.Address, w.IPv4.Gateway
+	}
+	switch w.IPv6.Method {
+	case config.MethodAuto, config.MethodSLAAC:
+		l.Prefix6 = netip.MustParsePrefix(fmt.Sprintf("2001:db8:%x::/64", k+1))
+		l.Router6 = netip.MustParseAddr("fe80::1")
+	case config.MethodStatic:
+		l.Customer6, l.Router6 = w.IPv6.Address, w.IPv6.Gateway
+	}
+	return l, nil
+}
+
+func plus(a netip.Addr, n int) netip.Addr {
+	for range n {
+		a = a.Next()
+	}
+	return a
+}
+
+func (s *Site) lan(l *config.LAN) LAN {
+	out := LAN{LAN: l, Client: "client-" + l.Name}
+	for i := range l.Hosts {
+		h := &l.Hosts[i]
+		if len(h.MAC) == 0 && len(h.Address) == 0 {
+			continue
+		}
+		sim := Host{Name: "host-" + h.Name, Of: h, Addr: h.Address}
+		if len(h.MAC) > 0 {
+			sim.MAC = h.MAC[0]
+		}
+		out.Hosts = append(out.Hosts, sim)
+	}
+	for _, f := range s.Config.Forwards {
+		for _, a := range []netip.Addr{f.To4, f.To6} {
+			if f.LAN != l.Name || !a.IsValid() || slices.ContainsFunc(out.Hosts, func(h Host) bool { return slices.Contains(h.Addr, a) }) {
+				continue
+			}
+			out.Hosts = append(out.Hosts, Host{Name: "for-" + f.Name, Addr: []netip.Addr{a}})
+		}
+	}
+	out.Spare4 = spare(l)
+	return out
+}
+
+// spare finds an IPv4 address of the LAN that nobody has.
+func spare(l *config.LAN) netip.Addr {
+	if !l.Address4.IsValid() {
+		return netip.Addr{}
+	}
+	used := func(a netip.Addr) bool {
+		if a == l.Address4.Addr() {
+			return true
+		}
+		for _, h := range l.Hosts {
+			if slices.Contains(h.Address, a) {
+				return true
+			}
+		}
+		return slices.ContainsFunc(l.DHCP.Pool, func(r config.Range) bool {
+			return r.From.Compare(a) <= 0 && a.Compare(r.To) <= 0
+		})
+	}
+	net := l.Address4.Masked()
+	for a := net.Addr().Next(); net.Contains(a.Next()); a = a.Next() {
+		if !used(a) {
+			return a
+		}
+	}
+	return netip.Addr{}
+}
+
+// Line returns the line of a WAN, or nil.
+func (s *Site) Line(wan string) *lab.Line {
+	for i := range s.Lines {
+		if s.Lines[i].Name == wan {
+			return &s.Lines[i]
+		}
+	}
+	return nil
+}
+
+// has says whether a line carries the family.
+func has(l *lab.Line, v6 bool) bool {
+	if v6 {
+		return l.Prefix6.IsValid() || len(l.Customer6) > 0
+	}
+	return len(l.Customer4) > 0
+}
+
+// Order is the lines that new connections of the family take, best first.
+func (s *Site) Order(v6 bool) []string {
+	var out []string
+	for _, name := range s.Config.Failover.Prefer {
+		if l := s.Line(name); l != nil && has(l, v6) {
+			out = append(out, name)
+		}
+	}
+	return out
+}

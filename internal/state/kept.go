@@ -1,0 +1,102 @@
+package state
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// Kept is what of the state survives a power cut.
+type Kept struct {
+	ULA    netip.Prefix      // invalid: none was made yet
+	Index  map[string]uint8  // each WAN that the house ever had; never nil
+	WANs   map[string]Lease4 // last lease of each WAN; never nil
+	Leases []Lease           // the clients', by LAN and address
+}
+
+// Item is something to keep: Put it.
+type Item struct {
+	key string
+	val json.RawMessage // null deletes
+	err error
+}
+
+// The first part of a key says what it is.
+const (
+	keyULA   = "ula"
+	keyIndex = "index"
+	keyWAN   = "wan4"
+	keyLease = "lease"
+)
+
+func item(value any, parts ...string) Item {
+	i := Item{key: strings.Join(parts, "/")}
+	i.val, i.err = json.Marshal(value)
+	if i.err != nil {
+		i.err = fmt.Errorf("encode %q for the store: %w", i.key, i.err)
+	} else if _, err := appendRecord(nil, entry{Key: i.key, Val: i.val}); err != nil {
+		i.err = err
+	}
+	return i
+}
+
+// KeepULA keeps the house's own /48.
+func KeepULA(p netip.Prefix) Item { return item(p, keyULA) }
+
+// KeepIndex keeps the number of a WAN.
+func KeepIndex(wan string, index uint8) Item { return item(index, keyIndex, wan) }
+
+// KeepWAN keeps the lease that a WAN holds; nil forgets it.
+func KeepWAN(wan string, l *Lease4) Item { return item(l, keyWAN, wan) }
+
+// KeepLease keeps a client's lease in the place of any that its address had.
+func KeepLease(l Lease) Item { return item(l, keyLease, l.LAN, l.Addr.String()) }
+
+// ForgetLease forgets that an address of a LAN was ever leased.
+func ForgetLease(lan string, addr netip.Addr) Item {
+	return item(nil, keyLease, lan, addr.String())
+}
+
+// kept reads the stored values. What can't be understood is told, and left out.
+func kept(values map[string]json.RawMessage) (Kept, []string) {
+	k := Kept{Index: map[string]uint8{}, WANs: map[string]Lease4{}}
+	var unknown []string
+	for _, key := range slices.Sorted(maps.Keys(values)) {
+		kind, name, _ := strings.Cut(key, "/")
+		val := values[key]
+		var err error
+		switch kind {
+		case "format":
+		case keyULA:
+			err = json.Unmarshal(val, &k.ULA)
+		case keyIndex:
+			var i uint8
+			if err = json.Unmarshal(val, &i); err == nil {
+				k.Index[name] = i
+			}
+		case keyWAN:
+			var l Lease4
+			if err = json.Unmarshal(val, &l); err == nil {
+				k.WANs[name] = l
+			}
+		case keyLease:
+			var l Lease
+			if err = json.Unmarshal(val, &l); err == nil {
+				k.Leases = append(k.Leases, l)
+			}
+		default:
+			err = fmt.Errorf("nothing of this kind is known")
+		}
+		if err != nil {
+			unknown = append(unknown, fmt.Sprintf("stored %q is left out: %v", key, err))
+		}
+	}
+	slices.SortFunc(k.Leases, func(a, b Lease) int {
+		return cmp.Or(strings.Compare(a.LAN, b.LAN), a.Addr.Compare(b.Addr))
+	})
+	return k, unknown
+}

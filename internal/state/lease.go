@@ -1,0 +1,50 @@
+package state
+
+import (
+	"net/netip"
+	"time"
+)
+
+// Lease is an address that the DHCPv4 server of a LAN gave to a client. An
+// address has at most one, which outlives its end: a client that comes back
+// finds its address again, unless it was needed meanwhile.
+type Lease struct {
+	LAN      string
+	Addr     netip.Addr
+	Client   string // who has it: option 61 in hex, or "mac:" and the Ethernet address
+	MAC      string
+	Host     string // the file's name for it; "" if the file doesn't know it
+	Hostname string // what it calls itself, made a DNS label (RFC 1123); "" if nothing
+
+	Granted  time.Time     // wall clock
+	Duration time.Duration // 0: ended, by RELEASE or by the file
+	Boot     string        // Clock.Boot at the time of Granted
+	Up       time.Duration // Clock.Up at the time of Granted
+}
+
+// Clock is the time in the three ways that a stored lease can be measured by:
+// a house's gateway may have no clock chip, and start in 1970.
+type Clock struct {
+	Wall time.Time
+	Boot string        // names the boot: /proc/sys/kernel/random/boot_id
+	Up   time.Duration // since the boot, suspension included: CLOCK_BOOTTIME
+}
+
+// Remaining is how much of a lease is left; 0 or less: it has ended. Within a
+// boot that is exact, whatever was done to the clock. Across boots the wall
+// clock says it; if that went back before the lease was granted, nothing is
+// known of the time between and the lease counts in full: rather honour one too
+// many than give an address to two.
+func (l Lease) Remaining(c Clock) time.Duration {
+	if l.Duration == 0 {
+		return 0
+	}
+	if l.Boot != "" && l.Boot == c.Boot && c.Up >= l.Up {
+		return l.Duration - (c.Up - l.Up)
+	}
+	age := c.Wall.Sub(l.Granted)
+	if age < 0 {
+		return l.Duration
+	}
+	return l.Duration - age
+}

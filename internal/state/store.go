@@ -1,0 +1,394 @@
+package state
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Names of the files in the state directory.
+const (
+	logName     = "state.log"
+	newName     = "state.log.new"     // a log being rewritten; renamed when it is on disk
+	damagedName = "state.log.damaged" // the last log that could not be read whole
+)
+
+// A log is rewritten when it holds this many records more than are in force.
+const slack = 2000
+
+// retryEvery is how often a store that can't be written to is tried again.
+const retryEvery = 5 * time.Second
+
+// Store keeps on disk what of the state must survive a power cut: see Kept. It
+// is a log (see record.go) that is appended to and now and then rewritten.
+//
+// What Put has returned nil for is on disk, but for this: a store that can't be
+// written to (the disk is full) says so once, goes on in memory, and writes all
+// of it as soon as it can. A house should not go without leases for that.
+//
+// Its methods may be called from any goroutine. Concurrent Puts share one
+// fdatasync.
+type Store struct {
+	dir    string
+	dirFD  *os.File // held and locked as long as the store is open
+	damage []string
+
+	puts  chan put
+	close func()        // tells the writer to end
+	quit  chan struct{} // closed by close
+	done  chan struct{} // the writer has ended
+
+	mu     sync.Mutex
+	values map[string]json.RawMessage
+	err    error // why it can't be written to at the moment
+
+	// The writer's own.
+	told    bool     // err was returned to somebody
+	log     *os.File // nil: has to be rewritten before anything is appended
+	end     int64    // of the log: what is known to be on disk
+	next    uint64   // count of the next record
+	records int      // in the log
+	retry   time.Time
+}
+
+type put struct {
+	items []Item
+	done  chan error
+}
+
+// Open opens the store in dir, which it makes if need be, and reads all of it.
+// Damage is no error: see Damage. The error is that of a directory that can't be
+// used, or is in use by another process.
+func Open(dir string) (*Store, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make the state directory: %w", err)
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		return nil, fmt.Errorf("open the state directory: %w", err)
+	}
+	if err := unix.Flock(int(d.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		d.Close()
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			err = errors.New("another weir is using it")
+		}
+		return nil, fmt.Errorf("lock the state directory %s: %w", dir, err)
+	}
+	s := &Store{dir: dir, dirFD: d, puts: make(chan put), quit: make(chan struct{}), done: make(chan struct{})}
+	s.close = sync.OnceFunc(func() { close(s.quit) })
+	if err := s.load(); err != nil {
+		d.Close()
+		return nil, err
+	}
+	go s.write()
+	return s, nil
+}
+
+// Read reads the store in dir without opening it: for a look at a machine whose
+// daemon is not running, or runs. It changes nothing.
+func Read(dir string) (Kept, []string, error) {
+	b, err := readLog(dir)
+	if err != nil {
+		return Kept{}, nil, err
+	}
+	c := parseLog(b)
+	k, unknown := kept(c.values)
+	return k, append(said(c), unknown...), newer(c)
+}
+
+// readLog reads the log as far as it can be read. A bad block is damage like any
+// other, and so is what goes beyond maxFile.
+func readLog(dir string) ([]byte, error) {
+	f, err := os.Open(filepath.Join(dir, logName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the stored state: %w", err)
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxFile))
+	if err != nil && !errors.Is(err, unix.EIO) {
+		return nil, fmt.Errorf("read the stored state: %w", err)
+	}
+	return b, nil
+}
+
+// said tells a person what a log lost.
+func said(c contents) []string {
+	var s []string
+	if c.damaged > 0 || c.missing > 0 {
+		s = append(s, fmt.Sprintf("stored state was damaged: %d records could be read, %d places could not, %d records are missing", c.count, c.damaged, c.missing))
+	}
+	if c.torn > 0 {
+		s = append(s, fmt.Sprintf("the last %d bytes of the stored state are an unfinished record (a power cut); nobody was told that it was kept", c.torn))
+	}
+	return s
+}
+
+// newer says that a later version of the program wrote the log.
+func newer(c contents) error {
+	var v int
+	if b, ok := c.values["format"]; ok && json.Unmarshal(b, &v) == nil && v > format {
+		return fmt.Errorf("the stored state has format %d and this weir knows %d: it was written by a newer one", v, format)
+	}
+	return nil
+}
+
+// load reads the log, keeps a damaged one aside, and makes one to append to.
+func (s *Store) load() error {
+	b, err := readLog(s.dir)
+	if err != nil {
+		return err
+	}
+	c := parseLog(b)
+	if err := newer(c); err != nil {
+		return err
+	}
+	s.values = c.values
+	_, unknown := kept(c.values)
+	s.damage = append(said(c), unknown...)
+	if c.damaged > 0 || c.missing > 0 {
+		aside := filepath.Join(s.dir, damagedName)
+		if err := os.WriteFile(aside, b, 0o600); err != nil {
+			s.damage = append(s.damage, fmt.Sprintf("the damaged log could not be kept aside: %v", err))
+		} else {
+			s.damage = append(s.damage, "the damaged log is kept as "+aside)
+		}
+	}
+	if len(b) == 0 || len(s.damage) > 0 || c.count > len(c.values)+slack {
+		// A log that ends in half a record is not appended to. If it can't be
+		// rewritten now, the first Put says so.
+		if err := s.rewrite(); err != nil {
+			s.err = err
+		}
+		return nil
+	}
+	f, err := os.OpenFile(filepath.Join(s.dir, logName), os.O_WRONLY, 0)
+	if err != nil {
+		s.err = fmt.Errorf("open the stored state for writing: %w", err)
+		return nil
+	}
+	s.log, s.end, s.next, s.records = f, int64(len(b)), c.last+1, c.count
+	return nil
+}
+
+// Damage tells what could not be read when the store was opened, in sentences;
+// nil if nothing is missing.
+func (s *Store) Damage() []string { return slices.Clone(s.damage) }
+
+// Kept returns all that the store holds.
+func (s *Store) Kept() Kept {
+	s.mu.Lock()
+	values := maps.Clone(s.values)
+	s.mu.Unlock()
+	k, _ := kept(values)
+	return k
+}
+
+// Err tells why the store can't be written to at the moment; nil if it can.
+func (s *Store) Err() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err
+}
+
+// Put stores items and returns when they are on disk. The error is the first of
+// its kind: while the disk stays full, what follows is taken into memory and
+// returns nil; see Store.
+func (s *Store) Put(items ...Item) error {
+	for _, i := range items {
+		if i.err != nil {
+			return i.err
+		}
+	}
+	p := put{items, make(chan error, 1)}
+	select {
+	case s.puts <- p:
+		return <-p.done
+	case <-s.done:
+		return errors.New("the store is closed")
+	}
+}
+
+// Close waits for what is being written, and closes the store.
+func (s *Store) Close() error {
+	s.close()
+	<-s.done
+	var err error
+	if s.log != nil {
+		err = s.log.Close()
+		s.log = nil
+	}
+	return errors.Join(err, s.dirFD.Close())
+}
+
+// write is the writer: one commit for all that wait.
+func (s *Store) write() {
+	defer close(s.done)
+	for {
+		var batch []put
+		select {
+		case p := <-s.puts:
+			batch = append(batch, p)
+		case <-s.quit:
+			return
+		}
+		for waiting := true; waiting; {
+			select {
+			case p := <-s.puts:
+				batch = append(batch, p)
+			default:
+				waiting = false
+			}
+		}
+		err := s.commit(batch)
+		for _, p := range batch {
+			p.done <- err
+			err = nil // once
+		}
+	}
+}
+
+// commit takes a batch into memory and onto the disk. The error is new.
+func (s *Store) commit(batch []put) error {
+	changed := s.take(batch)
+	s.mu.Lock()
+	live := len(s.values)
+	s.mu.Unlock()
+	var err error
+	switch {
+	case s.log == nil:
+		if time.Now().Before(s.retry) {
+			return nil
+		}
+		err = s.rewrite()
+	case len(changed) == 0:
+		return nil
+	case s.records > live+slack:
+		err = s.rewrite()
+	default:
+		if err = s.append(changed); err != nil {
+			// What a failed write left, and whether a failed sync can be
+			// repeated, nobody knows. A new file is sure.
+			err = errors.Join(err, s.rewrite())
+			if s.log != nil {
+				err = nil
+			}
+		}
+	}
+	s.mu.Lock()
+	s.err = err
+	s.mu.Unlock()
+	if err == nil {
+		s.told = false
+		return nil
+	}
+	s.retry = time.Now().Add(retryEvery)
+	if s.told {
+		return nil
+	}
+	s.told = true
+	return err
+}
+
+// take takes a batch into memory and returns what is new in it.
+func (s *Store) take(batch []put) (changed []Item) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range batch {
+		for _, i := range p.items {
+			old, had := s.values[i.key]
+			gone := string(i.val) == "null"
+			if gone && !had || had && string(old) == string(i.val) {
+				continue
+			}
+			if gone {
+				delete(s.values, i.key)
+			} else {
+				s.values[i.key] = i.val
+			}
+			changed = append(changed, i)
+		}
+	}
+	return changed
+}
+
+// append writes records at the log's end, and returns when they are on disk.
+func (s *Store) append(items []Item) error {
+	var b []byte
+	var err error
+	for n, i := range items {
+		if b, err = appendRecord(b, entry{N: s.next + uint64(n), Key: i.key, Val: i.val}); err != nil {
+			return err
+		}
+	}
+	if _, err := s.log.WriteAt(b, s.end); err != nil {
+		return fmt.Errorf("write the stored state: %w", err)
+	}
+	if err := unix.Fdatasync(int(s.log.Fd())); err != nil {
+		return fmt.Errorf("write the stored state to the disk: %w", err)
+	}
+	s.end += int64(len(b))
+	s.next += uint64(len(items))
+	s.records += len(items)
+	return nil
+}
+
+// rewrite puts a new log of what is in force in the old one's place. A power cut
+// at any instant leaves one of the two.
+func (s *Store) rewrite() (err error) {
+	if s.log != nil {
+		_ = s.log.Close() // superseded
+		s.log = nil
+	}
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("rewrite the stored state: %w", err)
+		}
+	}()
+	s.mu.Lock()
+	values := maps.Clone(s.values)
+	s.mu.Unlock()
+	values["format"] = json.RawMessage(fmt.Sprint(format))
+
+	keys := slices.Sorted(maps.Keys(values))
+	// "format" is first in the file, so that a reader meets it first.
+	keys = append([]string{"format"}, slices.DeleteFunc(keys, func(k string) bool { return k == "format" })...)
+	var b []byte
+	for n, k := range keys {
+		if b, err = appendRecord(b, entry{N: uint64(n) + 1, Key: k, Val: values[k]}); err != nil {
+			return err
+		}
+	}
+	path := filepath.Join(s.dir, newName)
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(b)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err == nil {
+		err = os.Rename(path, filepath.Join(s.dir, logName))
+	}
+	if err != nil {
+		return errors.Join(err, f.Close(), os.Remove(path))
+	}
+	if err := s.dirFD.Sync(); err != nil {
+		return errors.Join(err, f.Close())
+	}
+	s.log, s.end, s.next, s.records = f, int64(len(b)), uint64(len(keys))+1, len(keys)
+	return nil
+}

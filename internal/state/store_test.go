@@ -1,0 +1,495 @@
+package state
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"weir/internal/netns/netnstest"
+)
+
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == "write" {
+		writer(os.Args[2])
+	}
+	netnstest.Main(m)
+}
+
+var compare = cmp.Options{
+	cmp.Comparer(func(a, b netip.Addr) bool { return a == b }),
+	cmp.Comparer(func(a, b netip.Prefix) bool { return a == b }),
+}
+
+func lease(i int) Lease {
+	return Lease{
+		LAN: "home", Addr: netip.AddrFrom4([4]byte{172, 31, 0, byte(100 + i)}),
+		Client: fmt.Sprintf("0102000000%04x", i), MAC: fmt.Sprintf("02:00:00:00:00:%02x", i), Hostname: fmt.Sprintf("host-%d", i),
+		Granted: time.Date(2026, 1, 2, 3, 4, i, 0, time.UTC), Duration: 12 * time.Hour, Boot: "a boot", Up: time.Minute,
+	}
+}
+
+// house is what a house has after a while: 50 clients, two WANs.
+func house() (Kept, []Item) {
+	k := Kept{
+		ULA:   netip.MustParsePrefix("fd12:3456:789a::/48"),
+		Index: map[string]uint8{"fiber": 1, "lte": 2},
+		WANs: map[string]Lease4{"fiber": {
+			Addr: netip.MustParsePrefix("198.51.100.10/24"), Server: netip.MustParseAddr("198.51.100.1"),
+			Routes: []Route{{Dst: netip.MustParsePrefix("0.0.0.0/0"), Gateway: netip.MustParseAddr("198.51.100.1")}},
+			DNS:    []netip.Addr{netip.MustParseAddr("9.9.9.9")}, MTU: 1492,
+			Obtained: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Duration: time.Hour, T1: time.Minute, T2: 2 * time.Minute,
+		}},
+	}
+	l := k.WANs["fiber"]
+	items := []Item{KeepULA(k.ULA), KeepIndex("fiber", 1), KeepIndex("lte", 2), KeepWAN("fiber", &l)}
+	for i := range 50 {
+		k.Leases = append(k.Leases, lease(i))
+		items = append(items, KeepLease(lease(i)))
+	}
+	return k, items
+}
+
+func open(t *testing.T, dir string) *Store {
+	t.Helper()
+	s, err := Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+func TestStoreKeeps(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "made", "by", "open")
+	s := open(t, dir)
+	want, items := house()
+	gone := lease(200)
+	if err := s.Put(KeepLease(gone)); err != nil {
+		t.Fatal(err)
+	}
+	for _, i := range items {
+		if err := s.Put(i); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Put(ForgetLease(gone.LAN, gone.Addr), KeepWAN("lte", &Lease4{}), KeepWAN("lte", nil)); err != nil {
+		t.Fatal(err)
+	}
+	check := func(what string, got Kept) {
+		t.Helper()
+		if diff := cmp.Diff(want, got, compare); diff != "" {
+			t.Errorf("%s: -want +got\n%s", what, diff)
+		}
+	}
+	check("at once", s.Kept())
+	read, said, err := Read(dir)
+	if err != nil || len(said) > 0 {
+		t.Errorf("Read beside an open store: %q, %v", said, err)
+	}
+	check("read by another", read)
+	if _, err := Open(dir); err == nil || !strings.Contains(err.Error(), "another weir is using it") {
+		t.Errorf("opened twice: %v", err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := s.Put(KeepULA(want.ULA)); err == nil {
+		t.Error("Put after Close returned nil")
+	}
+	s = open(t, dir)
+	check("opened again", s.Kept())
+	if d := s.Damage(); d != nil {
+		t.Errorf("damage of a whole store: %q", d)
+	}
+}
+
+// records splits a log into what each of its records holds and where it lies.
+func records(t *testing.T, log []byte) (keys []string, ends []int) {
+	t.Helper()
+	at := 0
+	for at < len(log) {
+		n := bytes.IndexByte(log[at+1:], '\n') + 2
+		e, ok := parseRecord(bytes.TrimSpace(log[at : at+n]))
+		if !ok {
+			t.Fatalf("the log is damaged at %d", at)
+		}
+		at += n
+		keys, ends = append(keys, e.Key), append(ends, at)
+	}
+	return keys, ends
+}
+
+// damageTrial is the log of a store with that many things in it.
+func damageTrial(t *testing.T, things int) (log []byte, keys []string, ends []int) {
+	t.Helper()
+	dir := t.TempDir()
+	s := open(t, dir)
+	_, items := house()
+	items = items[:things]
+	for _, i := range items {
+		if err := s.Put(i); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	log, err := os.ReadFile(filepath.Join(dir, logName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys, ends = records(t, log)
+	if len(keys) != len(items)+1 {
+		t.Fatalf("%d records, want %d and the format", len(keys), len(items))
+	}
+	return log, keys, ends
+}
+
+// A torn tail costs the tail: at every length.
+func TestTruncatedAtEveryLength(t *testing.T) {
+	log, keys, ends := damageTrial(t, 54)
+	whole := parseLog(log)
+	for n := range len(log) + 1 {
+		c := parseLog(log[:n])
+		full := 0
+		for full < len(ends) && (ends[full] <= n || ends[full]-1 == n) { // its last newline is not missed
+			full++
+		}
+		if len(c.values) != full || c.damaged > 0 || c.missing > 0 {
+			t.Fatalf("cut to %d of %d bytes: %d records, want %d; %d damaged, %d missing", n, len(log), len(c.values), full, c.damaged, c.missing)
+		}
+		for _, k := range keys[:full] {
+			if !bytes.Equal(c.values[k], whole.values[k]) {
+				t.Fatalf("cut to %d bytes: %s is %s", n, k, c.values[k])
+			}
+		}
+		start := 0
+		if full > 0 {
+			start = ends[full-1]
+		}
+		// One byte into a record there is only the newline before it.
+		if torn := n > start+1; torn != (c.torn > 0) {
+			t.Fatalf("cut to %d bytes: %d bytes are said to be torn", n, c.torn)
+		}
+	}
+}
+
+// A damaged record costs itself: whichever byte, to whatever value.
+func TestEveryByteFlipped(t *testing.T) {
+	log, keys, ends := damageTrial(t, 12)
+	whole := parseLog(log)
+	at := 0
+	for i := range log {
+		if i >= ends[at] {
+			at++
+		}
+		for _, v := range []byte{log[i] ^ 1, log[i] ^ 0x10, log[i] ^ 0x80, '\n', 0, ' '} {
+			if v == log[i] {
+				continue
+			}
+			b := bytes.Clone(log)
+			b[i] = v
+			c := parseLog(b)
+			for n, k := range keys {
+				got, ok := c.values[k]
+				if n == at && !ok {
+					continue // itself
+				}
+				if !ok || !bytes.Equal(got, whole.values[k]) {
+					t.Fatalf("byte %d is %#x, in %q: %q is %s", i, v, keys[at], k, got)
+				}
+			}
+			if len(c.values) > len(keys) {
+				t.Fatalf("byte %d is %#x: something came up that was never stored", i, v)
+			}
+			if _, there := c.values[keys[at]]; !there && c.damaged+c.torn == 0 {
+				t.Fatalf("byte %d is %#x: %q is lost and nothing said", i, v, keys[at])
+			}
+		}
+	}
+}
+
+func TestDamagedStoreIsKeptAside(t *testing.T) {
+	log, keys, ends := damageTrial(t, 54)
+	third := (ends[1] + ends[2]) / 2
+	for _, tt := range []struct {
+		name  string
+		log   []byte
+		lost  int
+		said  string
+		aside bool
+	}{
+		{"flipped", append(append(bytes.Clone(log[:third]), log[third]^1), log[third+1:]...), 1, "1 places could not, 1 records are missing", true},
+		{"a hole of zeroes", append(append(bytes.Clone(log[:ends[2]+5]), make([]byte, ends[5]-ends[2])...), log[ends[5]+5:]...), 4, "4 records are missing", true},
+		{"records cut out", append(bytes.Clone(log[:ends[2]]), log[ends[5]:]...), 3, "0 places could not, 3 records are missing", true},
+		{"torn", log[:len(log)-7], 1, "unfinished record", false},
+		{"another file altogether", []byte("\x7fELF\n\n\n"), len(keys) - 1, "0 records could be read", true},
+		{"empty", nil, len(keys) - 1, "", false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := t.TempDir()
+			if err := os.WriteFile(filepath.Join(dir, logName), tt.log, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			s := open(t, dir)
+			count := func(k Kept) int {
+				n := len(k.Index) + len(k.WANs) + len(k.Leases)
+				if k.ULA.IsValid() {
+					n++
+				}
+				return n
+			}
+			if got := count(s.Kept()); got != len(keys)-1-tt.lost {
+				t.Errorf("%d things were kept, want %d", got, len(keys)-1-tt.lost)
+			}
+			if said := strings.Join(s.Damage(), "\n"); (said == "") != (tt.said == "") || !strings.Contains(said, tt.said) {
+				t.Errorf("said: %q, want %q in it", said, tt.said)
+			}
+			aside, err := os.ReadFile(filepath.Join(dir, damagedName))
+			if (err == nil) != tt.aside || err == nil && !bytes.Equal(aside, tt.log) {
+				t.Errorf("kept aside: %d bytes, %v; want it: %v", len(aside), err, tt.aside)
+			}
+			if err := s.Put(KeepLease(lease(123))); err != nil {
+				t.Error(err)
+			}
+			before := s.Kept()
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+			s = open(t, dir)
+			if diff := cmp.Diff(before, s.Kept(), compare); diff != "" || s.Damage() != nil {
+				t.Errorf("opened again, damage %q; -want +got\n%s", s.Damage(), diff)
+			}
+		})
+	}
+}
+
+func TestNewerFormat(t *testing.T) {
+	dir := t.TempDir()
+	b, err := appendRecord(nil, entry{N: 1, Key: "format", Val: []byte("2")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, logName), b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(dir); err == nil || !strings.Contains(err.Error(), "newer") {
+		t.Errorf("a newer store was opened: %v", err)
+	}
+	if got, err := os.ReadFile(filepath.Join(dir, logName)); err != nil || !bytes.Equal(got, b) {
+		t.Errorf("and changed: %q, %v", got, err)
+	}
+}
+
+// The log is rewritten long before it is large.
+func TestStoreStaysSmall(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir)
+	l := lease(1)
+	for n := range 3 * slack / 100 {
+		var items []Item
+		for i := range 100 {
+			l.Up = time.Duration(100*n + i)
+			items = append(items, KeepLease(l))
+		}
+		if err := s.Put(items...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b, err := os.ReadFile(filepath.Join(dir, logName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := parseLog(b)
+	if c.count > slack+200 || c.damaged+c.torn > 0 || c.missing > 0 {
+		t.Errorf("%d records in the log: %+v", c.count, c)
+	}
+	if k := s.Kept(); len(k.Leases) != 1 || k.Leases[0].Up != l.Up {
+		t.Errorf("kept %+v, want the last one", k)
+	}
+}
+
+func TestPutsAtOnce(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir)
+	var wg sync.WaitGroup
+	for i := range 100 {
+		wg.Go(func() {
+			if err := s.Put(KeepLease(lease(i))); err != nil {
+				t.Error(err)
+			}
+			s.Kept()
+		})
+	}
+	wg.Wait()
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	if k, said, err := Read(dir); len(k.Leases) != 100 || said != nil || err != nil {
+		t.Errorf("%d leases, %q, %v", len(k.Leases), said, err)
+	}
+}
+
+// writer stores leases and says of each that it was told it is on disk.
+func writer(dir string) {
+	s, err := Open(dir)
+	if err != nil {
+		panic(err)
+	}
+	for i := 0; ; i++ {
+		if err := s.Put(KeepLease(lease(i % 150))); err != nil {
+			panic(err)
+		}
+		os.Stdout.WriteString(strconv.Itoa(i) + "\n")
+	}
+}
+
+// TestKilledWhileWriting: what was said to be kept is there after kill -9.
+func TestKilledWhileWriting(t *testing.T) {
+	for round := range 5 {
+		dir := t.TempDir()
+		cmd := exec.Command("/proc/self/exe", "write", dir)
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		var said []byte
+		b := make([]byte, 64)
+		for bytes.Count(said, []byte("\n")) < 20+37*round {
+			n, err := out.Read(b)
+			if err != nil {
+				t.Fatal(err)
+			}
+			said = append(said, b[:n]...)
+		}
+		if err := cmd.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		_ = cmd.Wait() // killed
+		s := open(t, dir)
+		want := min(bytes.Count(said, []byte("\n")), 150)
+		if got := len(s.Kept().Leases); got < want {
+			t.Errorf("%d leases are there, %d were said to be", got, want)
+		}
+	}
+}
+
+// TestFullDisk: one error, then on in memory, then all of it on disk.
+func TestFullDisk(t *testing.T) {
+	netnstest.Need(t)
+	dir := t.TempDir()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=64k"); err != nil {
+		netnstest.Missing(t, "tmpfs", err)
+	}
+	defer unix.Unmount(dir, unix.MNT_DETACH)
+	s := open(t, dir)
+	if err := s.Put(KeepLease(lease(0))); err != nil {
+		t.Fatal(err)
+	}
+	fill := filepath.Join(dir, "fill")
+	if err := os.WriteFile(fill, make([]byte, 1<<20), 0o600); !errors.Is(err, unix.ENOSPC) {
+		t.Fatalf("the disk can't be filled: %v", err)
+	}
+	failed := 0
+	for i := range 100 { // more than the file's last page has room for
+		if err := s.Put(KeepLease(lease(i))); err != nil {
+			failed++
+			if !errors.Is(err, unix.ENOSPC) {
+				t.Errorf("lease %d: %v, want ENOSPC", i, err)
+			}
+		}
+	}
+	if failed != 1 || !errors.Is(s.Err(), unix.ENOSPC) {
+		t.Errorf("%d errors, now %v; want one, and the store to know", failed, s.Err())
+	}
+	if n := len(s.Kept().Leases); n != 100 {
+		t.Errorf("%d leases in memory, want 100", n)
+	}
+	if _, said, err := Read(dir); err != nil || strings.Contains(strings.Join(said, ""), "damaged") {
+		t.Errorf("the log on the full disk: %q, %v", said, err)
+	}
+	if err := os.Remove(fill); err != nil {
+		t.Fatal(err)
+	}
+	s.retry = time.Time{} // 5 s later; the writer waits for the next Put
+	if err := s.Put(KeepLease(lease(100))); err != nil || s.Err() != nil {
+		t.Errorf("with room again: %v, %v", err, s.Err())
+	}
+	if k, said, err := Read(dir); len(k.Leases) != 101 || said != nil || err != nil {
+		t.Errorf("%d leases on disk, %q, %v", len(k.Leases), said, err)
+	}
+}
+
+func TestRemaining(t *testing.T) {
+	granted := time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC)
+	l := Lease{Granted: granted, Duration: 12 * time.Hour, Boot: "one", Up: time.Hour}
+	for _, tt := range []struct {
+		name string
+		c    Clock
+		want time.Duration
+	}{
+		{"same boot", Clock{granted.Add(time.Hour), "one", 2 * time.Hour}, 11 * time.Hour},
+		{"same boot, the clock was stepped by 56 years", Clock{granted.AddDate(56, 0, 0), "one", 2 * time.Hour}, 11 * time.Hour},
+		{"same boot, ended", Clock{granted, "one", 14 * time.Hour}, -time.Hour},
+		{"another boot", Clock{granted.Add(2 * time.Hour), "two", time.Minute}, 10 * time.Hour},
+		{"another boot, ended", Clock{granted.Add(13 * time.Hour), "two", time.Minute}, -time.Hour},
+		{"another boot, in 1970", Clock{time.Unix(30, 0), "two", 30 * time.Second}, 12 * time.Hour},
+	} {
+		if got := l.Remaining(tt.c); got != tt.want {
+			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
+		}
+	}
+	l.Duration = 0
+	if got := l.Remaining(Clock{granted, "one", time.Hour}); got != 0 {
+		t.Errorf("released: %v", got)
+	}
+}
+
+func FuzzParseLog(f *testing.F) {
+	_, items := house()
+	var log []byte
+	for n, i := range items[:6] {
+		log, _ = appendRecord(log, entry{N: uint64(n + 1), Key: i.key, Val: i.val})
+	}
+	f.Add(log)
+	f.Add(log[:len(log)/2])
+	f.Add([]byte("\n00000000 {}\n"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		c := parseLog(b)
+		kept(c.values)
+		said(c)
+	})
+}
+
+func BenchmarkPut(b *testing.B) {
+	s, err := Open(b.TempDir())
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer s.Close()
+	b.SetParallelism(50)
+	b.RunParallel(func(pb *testing.PB) {
+		for i := 0; pb.Next(); i++ {
+			l := lease(i % 150)
+			l.Up = time.Duration(i)
+			if err := s.Put(KeepLease(l)); err != nil {
+				b.Error(err)
+			}
+		}
+	})
+}
