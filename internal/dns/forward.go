@@ -197,6 +197,7 @@ func (f *forwarder) race(ctx, epoch context.Context, k key, ups []upstream, hs [
 	results := make(chan try, rounds)
 	said := make([]*dns.Msg, len(ups)) // what an upstream that can't help said
 	last := make([]time.Time, len(ups))
+	under := make([]*bool, len(ups)) // whether the latest try of each is booked already; nil: none is under way
 	wait := make([]time.Duration, len(ups))
 	tries, open := 0, 0
 	var lastErr error
@@ -233,14 +234,18 @@ func (f *forwarder) race(ctx, epoch context.Context, k key, ups []upstream, hs [
 			wait[u] = max(patience, 2*wait[u])
 			last[u] = time.Now()
 			tries, open = tries+1, open+1
-			f.wg.Go(func() { results <- f.try(epoch, k, u, ups[u], hs[u]) })
+			booked := new(bool)
+			under[u] = booked
+			f.wg.Go(func() { results <- f.try(epoch, k, u, ups[u], hs[u], booked) })
 			next.Reset(wait[u])
 		case r := <-results:
 			open--
+			under[r.up] = nil
 			switch {
 			case r.err != nil:
 				lastErr = fmt.Errorf("%s: %w", ups[r.up], r.err)
 			case final(r.msg):
+				f.overdue(hs, last, wait, under)
 				return outcome{msg: r.msg, ede: edeOf(r.msg)}
 			default:
 				said[r.up] = r.msg
@@ -255,9 +260,32 @@ func (f *forwarder) race(ctx, epoch context.Context, k key, ups []upstream, hs [
 	}
 }
 
+// overdue books as missed what others answered in the meantime, so that the next
+// questions need not wait for the same silence.
+func (f *forwarder) overdue(hs []*health, last []time.Time, wait []time.Duration, under []*bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now := time.Now()
+	for u, booked := range under {
+		if booked != nil && !*booked && now.Sub(last[u]) >= wait[u] {
+			*booked = true
+			f.missed(now, u, hs[u], errors.New("slower than the others"))
+		}
+	}
+}
+
+// missed books a miss, and tells of the one that counts. It holds the lock.
+func (f *forwarder) missed(now time.Time, u int, h *health, err error) {
+	h.missed(now, err.Error())
+	if h.misses == 2 && u < len(f.ups) && f.hs[u] == h {
+		f.log.Warn("upstream resolver does not answer", "server", f.ups[u].String(), "wan", f.ups[u].WAN, "err", err)
+	}
+}
+
 // try asks one upstream once, and books how that went. It outlives a race that
-// another has won, so that an upstream is judged by what it does.
-func (f *forwarder) try(epoch context.Context, k key, i int, up upstream, h *health) try {
+// another has won, so that an upstream is judged by what it does. booked, guarded
+// by the lock, says that its silence is booked already.
+func (f *forwarder) try(epoch context.Context, k key, i int, up upstream, h *health, booked *bool) try {
 	ctx, cancel := context.WithTimeout(epoch, tryTimeout)
 	defer cancel()
 	start := time.Now()
@@ -268,8 +296,9 @@ func (f *forwarder) try(epoch context.Context, k key, i int, up upstream, h *hea
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err != nil {
-		if h.missed(time.Now(), err.Error()); h.misses == 2 {
-			f.log.Warn("upstream resolver does not answer", "server", up.String(), "wan", up.WAN, "err", err)
+		if !*booked {
+			*booked = true
+			f.missed(time.Now(), i, h, err)
 		}
 		return try{i, nil, err}
 	}

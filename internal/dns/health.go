@@ -8,7 +8,7 @@ import (
 const (
 	firstPatience = 300 * time.Millisecond // with an upstream of unknown round trip
 	minPatience   = 100 * time.Millisecond
-	maxPatience   = 500 * time.Millisecond // two silent upstreams cost a client a second at most
+	maxPatience   = 400 * time.Millisecond // two silent upstreams cost a client a second at most
 	maxRest       = time.Minute
 )
 
