@@ -140,7 +140,7 @@ func (d *daemon) judge(now time.Time) {
 		ok4, _ := complete4(cw, k)
 		ok6, _ := complete6(cw, k)
 		d.machine.Line(now, failover.LineID{WAN: cw.Name, Family: failover.IPv4}, ok4)
-		d.machine.Line(now, failover.LineID{WAN: cw.Name, Family: failover.IPv6}, ok6)
+		d.machine.Line(now, failover.LineID{WAN: cw.Name, Family: failover.IPv6}, ok6 && !k.dad6)
 	}
 	out := d.machine.Tick(now)
 	d.nextTick = out.Next

@@ -46,6 +46,7 @@ type wan struct {
 	lease    *state.Lease4  // nil: none
 	slaac    []netip.Prefix // what the kernel made of router advertisements
 	router6  bool           // the kernel has a default route from one
+	dad6     bool           // a fixed IPv6 address is not to be used yet: duplicate address detection
 	up4, up6 bool           // the verdict: new connections may use it
 }
 
@@ -145,12 +146,13 @@ func (w world) observe(c *config.Config, d desired.Desired, a plan.Actual) world
 		// A port that has not been moved to its namespace yet is there as well; a
 		// VLAN is there where its port is.
 		k.present = name != "" && (port != nil || linkOf(main, cw.Interface) != nil)
-		k.slaac, k.router6 = nil, false
+		k.slaac, k.router6, k.dad6 = nil, false, cw.IPv6.Method == config.MethodStatic
 		// A port that is down can't tell; it is taken to have a carrier until it does.
 		k.carrier = k.present
 		if port != nil {
 			k.port, k.carrier = seen(port, name)
 			k.slaac, k.router6 = advertised(ns, name)
+			k.dad6 = k.dad6 && !usable(ns, name, cw.IPv6.Address)
 		}
 		wans[cw.Name] = k
 	}
@@ -225,6 +227,20 @@ func advertised(ns *plan.Namespace, link string) (addrs []netip.Prefix, router b
 	}
 	slices.SortFunc(addrs, func(a, b netip.Prefix) int { return a.Compare(b) })
 	return addrs, router
+}
+
+// usable says whether a link has all the addresses, and may use them: until
+// duplicate address detection is over (RFC 4862, 5.4), a second or two, nobody
+// can answer them.
+func usable(ns *plan.Namespace, link string, addrs []netip.Prefix) bool {
+	for _, p := range addrs {
+		if !slices.ContainsFunc(ns.Addrs, func(a plan.Addr) bool {
+			return a.Link == link && a.Prefix.Addr() == p.Addr() && !a.Tentative && !a.DADFailed
+		}) {
+			return false
+		}
+	}
+	return true
 }
 
 // protoRA is RTPROT_RA (rtnetlink(7)): what the kernel made of a router advertisement.

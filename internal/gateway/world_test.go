@@ -158,7 +158,7 @@ func TestObserve(t *testing.T) {
 	old := world{wans: map[string]wan{"lte": {lease: &lteLease, up4: true, confirm: 7, slaac: prefixes("2001:db8:77::1/64")}, "gone": {}}}
 	got := old.observe(c, d, a)
 	want := map[string]wan{
-		"fiber": {present: true, carrier: true, port: link{name: "eth1"}, cable: link{name: "fiber"}}, // not moved to its namespace yet
+		"fiber": {present: true, carrier: true, dad6: true, port: link{name: "eth1"}, cable: link{name: "fiber"}}, // not moved to its namespace yet
 		"lte": {
 			present: true, carrier: true, port: link{"eth2", 4, "02:00:00:00:00:02"}, cable: link{name: "lte", index: 9},
 			confirm: 7, lease: &lteLease, up4: true, slaac: prefixes("2001:db8:2::5/64", "2001:db8:2::9/64"), router6: true,
@@ -181,6 +181,27 @@ func TestObserve(t *testing.T) {
 	a.Namespaces[0].Links = nil
 	if got := old.observe(c, d, a).wans["lte"]; got.present || got.router6 || got.slaac != nil {
 		t.Errorf("with its port gone: %+v", got)
+	}
+}
+
+func TestUsable(t *testing.T) {
+	at := func(link, p string, tentative, failed bool) plan.Addr {
+		return plan.Addr{Addr: desired.Addr{Link: link, Prefix: netip.MustParsePrefix(p)}, Tentative: tentative, DADFailed: failed}
+	}
+	for _, tt := range []struct {
+		name string
+		has  []plan.Addr
+		want bool
+	}{
+		{"checked", []plan.Addr{at("eth1", "2001:db8::1/64", false, false), at("eth1", "2001:db8::2/64", false, false)}, true},
+		{"one is being checked", []plan.Addr{at("eth1", "2001:db8::1/64", false, false), at("eth1", "2001:db8::2/64", true, false)}, false},
+		{"somebody else has it", []plan.Addr{at("eth1", "2001:db8::1/64", false, true), at("eth1", "2001:db8::2/64", false, false)}, false},
+		{"on another link", []plan.Addr{at("eth1", "2001:db8::1/64", false, false), at("eth2", "2001:db8::2/64", false, false)}, false},
+		{"not there yet", nil, false},
+	} {
+		if got := usable(&plan.Namespace{Addrs: tt.has}, "eth1", prefixes("2001:db8::1/64", "2001:db8::2/64")); got != tt.want {
+			t.Errorf("%s: %v", tt.name, got)
+		}
 	}
 }
 
