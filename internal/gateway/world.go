@@ -214,19 +214,28 @@ func lanLink(l config.LAN) string {
 }
 
 // advertised is what the kernel made of router advertisements on a link: usable
-// addresses in order, and whether there is a default route.
+// addresses in order, those for new connections first (RFC 4862, 5.5.4: an ISP
+// that renumbers deprecates), and whether there is a default route.
 func advertised(ns *plan.Namespace, link string) (addrs []netip.Prefix, router bool) {
+	var old []netip.Prefix
 	for _, a := range ns.Addrs {
 		ip := a.Prefix.Addr()
-		if a.Link == link && a.Kernel && !a.Tentative && !a.DADFailed && ip.Is6() && ip.IsGlobalUnicast() {
+		if a.Link != link || !a.Kernel || a.Tentative || a.DADFailed || !ip.Is6() || !ip.IsGlobalUnicast() {
+			continue
+		}
+		if a.Deprecated {
+			old = append(old, a.Prefix)
+		} else {
 			addrs = append(addrs, a.Prefix)
 		}
 	}
 	for _, r := range ns.Routes {
 		router = router || r.Link == link && r.Proto == protoRA && r.Dst == default6
 	}
-	slices.SortFunc(addrs, func(a, b netip.Prefix) int { return a.Compare(b) })
-	return addrs, router
+	order := func(a, b netip.Prefix) int { return a.Compare(b) }
+	slices.SortFunc(addrs, order)
+	slices.SortFunc(old, order)
+	return append(addrs, old...), router
 }
 
 // usable says whether a link has all the addresses, and may use them: until

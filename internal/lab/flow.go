@@ -159,12 +159,18 @@ func (f *Flow) end(err error) {
 // Ended waits until the flow has ended by itself, and tells when and how. ok is
 // false if it has not within limit.
 func (f *Flow) Ended(ctx context.Context, limit time.Duration) (at time.Time, err error, ok bool) {
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
+	over := time.NewTimer(limit)
+	defer over.Stop()
 	select {
 	case <-f.done:
-	case <-ctx.Done():
-		return time.Time{}, nil, false
+	default:
+		select {
+		case <-f.done:
+		case <-over.C:
+			return time.Time{}, nil, false
+		case <-ctx.Done():
+			return time.Time{}, nil, false
+		}
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()

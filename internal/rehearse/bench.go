@@ -38,19 +38,18 @@ type Bench struct {
 	Daemon  *Daemon
 	Joined  map[string]*joined // by LAN: how its client came in
 
-	ended func()        // called when the daemon has been ended by a drill
-	first time.Duration // from the daemon's start to the first packet forwarded
-	log   *slog.Logger
+	switches map[string]*lab.Switch // by LAN
+	devices  int
+	darkened map[string]bool // by WAN, what drills left
+	ended    func()          // called when the daemon has been ended by a drill
+	first    time.Duration   // from the daemon's start to the first packet forwarded
+	log      *slog.Logger
 }
 
 // joined is how a client came into its LAN.
 type joined struct {
-	ack     *dhcpv4.DHCPv4
-	ackTook time.Duration
-	ackErr  error
-	auto    netip.Prefix // by SLAAC
-	router  netip.Addr
-	raTook  time.Duration
+	ack  *dhcpv4.DHCPv4 // nil: no lease
+	auto netip.Prefix   // by SLAAC; invalid: none
 }
 
 // Limits of a bring-up. They only bound what hangs.
@@ -68,7 +67,7 @@ func build(ctx context.Context, site *Site, v Variant, log *slog.Logger) (*Bench
 	b := &Bench{
 		Site: site, Lab: l, log: log,
 		ISPs: map[string]*lab.ISP{}, Clients: map[string]*lab.Client{},
-		Hosts: map[string]*lab.Client{}, Joined: map[string]*joined{},
+		Hosts: map[string]*lab.Client{}, Joined: map[string]*joined{}, darkened: map[string]bool{}, switches: map[string]*lab.Switch{},
 	}
 	site.vary(v)
 	for _, line := range site.Lines {
@@ -104,7 +103,7 @@ func (s *Site) vary(v Variant) {
 		if v.OnLAN == l.Name {
 			net := s.LANs[0].Address4.Masked()
 			l.Router4 = s.LANs[0].Address4.Addr() // the LAN's gateway has the ISP router's address
-			l.Customer4 = []netip.Prefix{netip.PrefixFrom(s.LANs[0].Spare4, net.Bits())}
+			l.Customer4 = []netip.Prefix{netip.PrefixFrom(s.LANs[0].Spare4[1], net.Bits())}
 		}
 	}
 }
@@ -128,6 +127,7 @@ func (b *Bench) populate(l *LAN, n int) error {
 			return err
 		}
 	}
+	b.switches[l.Name] = sw
 	c, err := b.Lab.Join(sw, l.Client, "")
 	if err != nil {
 		return err
@@ -268,22 +268,16 @@ func (b *Bench) join(ctx context.Context, l *LAN, start time.Time) {
 			short, cancel := context.WithDeadline(ctx, start.Add(joinLimit))
 			defer cancel()
 			for short.Err() == nil {
-				if j.ack, j.ackErr = c.Lease(short); j.ackErr == nil {
-					break
-				}
-				if b.Daemon.Gone() != nil {
+				var err error
+				if j.ack, err = c.Lease(short); err == nil || b.Daemon.Gone() != nil {
 					return
 				}
 			}
-			j.ackTook = time.Since(start)
 		})
 	}
 	if l.Advertise.Enabled {
 		wg.Go(func() {
-			var ok bool
-			if j.auto, j.router, ok = c.Autoconfigured(ctx, joinLimit); ok {
-				j.raTook = time.Since(start)
-			}
+			j.auto, _, _ = c.Autoconfigured(ctx, joinLimit)
 		})
 	}
 	wg.Wait()
@@ -291,8 +285,8 @@ func (b *Bench) join(ctx context.Context, l *LAN, start time.Time) {
 	switch {
 	case j.ack != nil:
 		err = c.Use(j.ack)
-	case l.Spare4.IsValid():
-		err = c.Static(netip.PrefixFrom(l.Spare4, l.Address4.Bits()), l.Address4.Addr())
+	case l.Spare4[0].IsValid():
+		err = c.Static(netip.PrefixFrom(l.Spare4[0], l.Address4.Bits()), l.Address4.Addr())
 	}
 	if err == nil && j.auto.IsValid() {
 		c.Addr6 = j.auto.Addr()

@@ -133,7 +133,18 @@ func (d *Daemon) Log(lines int) string {
 	if len(all) > lines {
 		all = all[len(all)-lines:]
 	}
+	for i, l := range all {
+		all[i] = short(l)
+	}
 	return strings.Join(all, "\n")
+}
+
+// short drops what every line of a log has: the date, and the usual level.
+func short(line string) string {
+	if rest, ok := strings.CutPrefix(line, "time="); ok && len(rest) > 11 && rest[10] == 'T' {
+		line = rest[11:]
+	}
+	return strings.Replace(line, " level=INFO msg=", " ", 1)
 }
 
 // logSize and logSince are for what a drill's own time brought.

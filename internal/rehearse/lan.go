@@ -14,17 +14,17 @@ import (
 	"weir/internal/lab"
 )
 
-// leaseAct tells what the LAN's client got by DHCP when it came in, and asks as
-// each host that has a fixed address.
+// leaseAct plugs a new device into the LAN and tells what it gets by DHCP, and
+// asks as each host that has a fixed address.
 func leaseAct(l *LAN) Act {
-	drills := []string{name("lease", l.Name, "client")}
+	drills := []string{name("lease", l.Name, "new")}
 	for _, h := range l.Hosts {
 		if h.leases(l) {
 			drills = append(drills, name("lease", l.Name, h.Of.Name))
 		}
 	}
 	return Act{Drills: drills, Do: func(ctx context.Context, b *Bench) []Result {
-		out := []Result{b.clientLease(l, drills[0])}
+		out := []Result{b.newLease(ctx, l, drills[0])}
 		for _, h := range l.Hosts {
 			if h.leases(l) {
 				out = append(out, b.hostLease(ctx, l, h))
@@ -32,6 +32,12 @@ func leaseAct(l *LAN) Act {
 		}
 		return out
 	}}
+}
+
+// device plugs a new device into a LAN.
+func (b *Bench) device(l *LAN) (*lab.Client, error) {
+	b.devices++
+	return b.Lab.Join(b.switches[l.Name], fmt.Sprintf("new-%d-%s", b.devices, l.Name), "")
 }
 
 // leases says whether the host should be leased its own address.
@@ -48,39 +54,46 @@ func (h Host) addr4(l *LAN) netip.Addr {
 	return netip.Addr{}
 }
 
-func (b *Bench) clientLease(l *LAN, drill string) Result {
-	const about = "a new client gets an address of the pool, router, DNS and domain"
+func (b *Bench) newLease(ctx context.Context, l *LAN, drill string) Result {
+	const about = "a new device gets an address of the pool, router, DNS and domain"
+	c, err := b.device(l)
+	if err != nil {
+		return fail(drill, about, "a device on the LAN", err.Error(), "the lab")
+	}
+	start := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, joinLimit)
+	defer cancel()
+	ack, err := c.Lease(ctx)
+	took := time.Since(start)
 	look := fmt.Sprintf("dhcp of lan %s; weir's log: %s", l.Name, b.Daemon.Log(3))
-	j := b.Joined[l.Name]
-	if j.ack == nil {
-		return fail(drill, about, "a lease", fmt.Sprintf("none in %s (%v)", seconds(j.ackTook), j.ackErr), look)
+	if err != nil {
+		return fail(drill, about, "a lease", fmt.Sprintf("none in %s (%v)", seconds(took), err), look)
 	}
 	var wrong []string
-	a, _ := netip.AddrFromSlice(j.ack.YourIPAddr.To4())
+	a, _ := netip.AddrFromSlice(ack.YourIPAddr.To4())
 	if !slices.ContainsFunc(l.DHCP.Pool, func(r config.Range) bool { return r.From.Compare(a) <= 0 && a.Compare(r.To) <= 0 }) {
 		wrong = append(wrong, fmt.Sprintf("address %s, which is not in the pool", a))
 	}
-	if said := func(code uint8) bool {
+	said := func(code uint8) bool {
 		return slices.ContainsFunc(l.DHCP.Options, func(o config.Option) bool { return o.Code == code })
-	}; true {
-		own := l.Address4.Addr()
-		if r := j.ack.Router(); !said(3) && (len(r) != 1 || r[0].String() != own.String()) {
-			wrong = append(wrong, fmt.Sprintf("router %v, not %s", r, own))
-		}
-		if d := j.ack.DNS(); !said(6) && (len(d) == 0 || d[0].String() != own.String()) {
-			wrong = append(wrong, fmt.Sprintf("DNS %v, not %s", d, own))
-		}
-		if d := j.ack.DomainName(); !said(15) && d != b.Config.Gateway.Domain {
-			wrong = append(wrong, fmt.Sprintf("domain %q, not %q", d, b.Config.Gateway.Domain))
-		}
 	}
-	if t := j.ack.IPAddressLeaseTime(0); t != l.DHCP.Lease.Truncate(time.Second) {
+	own := l.Address4.Addr()
+	if r := ack.Router(); !said(3) && (len(r) != 1 || r[0].String() != own.String()) {
+		wrong = append(wrong, fmt.Sprintf("router %v, not %s", r, own))
+	}
+	if d := ack.DNS(); !said(6) && (len(d) == 0 || d[0].String() != own.String()) {
+		wrong = append(wrong, fmt.Sprintf("DNS %v, not %s", d, own))
+	}
+	if d := ack.DomainName(); !said(15) && d != b.Config.Gateway.Domain {
+		wrong = append(wrong, fmt.Sprintf("domain %q, not %q", d, b.Config.Gateway.Domain))
+	}
+	if t := ack.IPAddressLeaseTime(0); t != l.DHCP.Lease.Truncate(time.Second) {
 		wrong = append(wrong, fmt.Sprintf("a lease for %s, not %s", t, l.DHCP.Lease))
 	}
 	if wrong != nil {
 		return fail(drill, about, "what the file says", strings.Join(wrong, "; "), look)
 	}
-	return pass(drill, about, secs("after start", j.ackTook))
+	return pass(drill, about, secs("took", took))
 }
 
 func (b *Bench) hostLease(ctx context.Context, l *LAN, h Host) Result {
@@ -102,23 +115,29 @@ func (b *Bench) hostLease(ctx context.Context, l *LAN, h Host) Result {
 func advertiseAct(l *LAN) Act {
 	drill := name("advertise", l.Name)
 	return Act{Drills: []string{drill}, Do: func(ctx context.Context, b *Bench) []Result {
-		const about = "a client autoconfigures an IPv6 address and its router"
+		const about = "a new device autoconfigures an IPv6 address and its router"
 		look := "advertise of lan " + l.Name + "; weir's log: " + b.Daemon.Log(3)
-		j := b.Joined[l.Name]
-		if !j.auto.IsValid() || !j.router.IsValid() {
-			return []Result{fail(drill, about, "an address and a router by router advertisement",
-				fmt.Sprintf("address %s, router %s after %s", j.auto, j.router, joinLimit), look)}
+		c, err := b.device(l)
+		if err != nil {
+			return []Result{fail(drill, about, "a device on the LAN", err.Error(), "the lab")}
 		}
+		start := time.Now()
+		auto, router, ok := c.Autoconfigured(ctx, joinLimit)
+		if !ok {
+			return []Result{fail(drill, about, "an address and a router by router advertisement",
+				fmt.Sprintf("address %s, router %s after %s", auto, router, joinLimit), look)}
+		}
+		took := time.Since(start)
 		want := l.Advertise.Prefix
 		if want == nil {
 			for _, p := range l.Address6 {
 				want = append(want, p.Masked())
 			}
 		}
-		if want != nil && !slices.ContainsFunc(want, func(p netip.Prefix) bool { return p.Contains(j.auto.Addr()) }) {
-			return []Result{fail(drill, about, fmt.Sprintf("an address in %v", want), j.auto.String(), look)}
+		if want != nil && !slices.ContainsFunc(want, func(p netip.Prefix) bool { return p.Contains(auto.Addr()) }) {
+			return []Result{fail(drill, about, fmt.Sprintf("an address in %v", want), auto.String(), look)}
 		}
-		return []Result{pass(drill, about, secs("after start", j.raTook))}
+		return []Result{pass(drill, about, secs("took", took))}
 	}}
 }
 

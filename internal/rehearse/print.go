@@ -82,6 +82,7 @@ type printer struct {
 	w      io.Writer
 	colour bool
 	err    error
+	look   string // of the drill that failed last: several fail for one reason
 }
 
 func (p *printer) f(format string, args ...any) {
@@ -113,7 +114,12 @@ func (p *printer) drill(d Result, width int) {
 	if d.OK {
 		return
 	}
-	for _, l := range []struct{ what, text string }{{"tried", d.About}, {"expected", d.Expected}, {"seen", d.Seen}, {"look at", d.Look}} {
+	look := d.Look
+	if look == p.look {
+		look = "the same as above"
+	}
+	p.look = d.Look
+	for _, l := range []struct{ what, text string }{{"tried", d.About}, {"expected", d.Expected}, {"seen", d.Seen}, {"look at", look}} {
 		if l.text != "" {
 			p.f("        %-9s %s\n", l.what, indent(l.text, "                  "))
 		}

@@ -23,8 +23,10 @@ type Site struct {
 // LAN is a LAN of the house with those on it.
 type LAN struct {
 	*config.LAN
-	Client string     // the name of its client's machine
-	Spare4 netip.Addr // an address that nobody has, for a client that gets none
+	Client string // the name of its client's machine
+	// Spare4 are addresses that nobody has, for a client that gets none, and for
+	// a line on the LAN's own network.
+	Spare4 [2]netip.Addr
 	Hosts  []Host
 }
 
@@ -167,10 +169,10 @@ func (s *Site) lan(l *config.LAN) LAN {
 	return out
 }
 
-// spare finds an IPv4 address of the LAN that nobody has.
-func spare(l *config.LAN) netip.Addr {
+// spare finds IPv4 addresses of the LAN that nobody has.
+func spare(l *config.LAN) (out [2]netip.Addr) {
 	if !l.Address4.IsValid() {
-		return netip.Addr{}
+		return out
 	}
 	used := func(a netip.Addr) bool {
 		if a == l.Address4.Addr() {
@@ -185,13 +187,14 @@ func spare(l *config.LAN) netip.Addr {
 			return r.From.Compare(a) <= 0 && a.Compare(r.To) <= 0
 		})
 	}
-	net := l.Address4.Masked()
-	for a := net.Addr().Next(); net.Contains(a.Next()); a = a.Next() {
+	net, n := l.Address4.Masked(), 0
+	for a := net.Addr().Next(); n < len(out) && net.Contains(a.Next()); a = a.Next() {
 		if !used(a) {
-			return a
+			out[n] = a
+			n++
 		}
 	}
-	return netip.Addr{}
+	return out
 }
 
 // Line returns the line of a WAN, or nil.

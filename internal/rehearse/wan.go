@@ -75,12 +75,12 @@ func (b *Bench) publicAddr(ctx context.Context, wan string, v6 bool) (netip.Addr
 	return isp.Seen6(ctx, upLimit)
 }
 
-// forwardAct tries a forward from outside by each of its lines, and by hairpin
-// from each LAN under each line's address.
-func forwardAct(s *Site, f *config.Forward, wan string, v6 bool) Act {
+// forwardAct tries a forward from outside by a line and, where hairpin is said,
+// from each LAN under the line's address.
+func forwardAct(s *Site, f *config.Forward, wan string, v6, hairpin bool) Act {
 	outside := name("forward", f.Name, wan, familyName(v6))
 	drills := []string{outside}
-	if f.Hairpin {
+	if hairpin {
 		for _, l := range s.LANs {
 			drills = append(drills, name("hairpin", f.Name, l.Name, wan, familyName(v6)))
 		}
@@ -95,7 +95,7 @@ func forwardAct(s *Site, f *config.Forward, wan string, v6 bool) Act {
 			return out
 		}
 		out := []Result{b.forward(ctx, outside, f, wan, public)}
-		if f.Hairpin {
+		if hairpin {
 			for i := range s.LANs {
 				l := &s.LANs[i]
 				out = append(out, b.hairpin(ctx, name("hairpin", f.Name, l.Name, wan, familyName(v6)), f, l, public))

@@ -1,0 +1,259 @@
+package rehearse
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"weir/internal/lab"
+)
+
+// way is how a line is lost.
+type way struct {
+	word  string
+	about string
+	most  time.Duration // until the house is served by another line
+	cut   func(i *lab.ISP, on bool) error
+}
+
+// The ways. The limits are what weir promises.
+var ways = []way{
+	{"dark", "goes dark behind its router", time.Second, func(i *lab.ISP, on bool) error { return i.Dark(on) }},
+	{"carrier", "loses its carrier", 100 * time.Millisecond, func(i *lab.ISP, on bool) error { return i.Carrier(!on) }},
+}
+
+// slack is what a flow gets beyond the limit: its program's next write.
+const slack = 200 * time.Millisecond
+
+// outage is a line in use lost, and back.
+type outage struct {
+	s     *Site
+	wan   string
+	other string // who takes over the conversations' family
+	v6    bool   // that family
+	way   way
+}
+
+// lossAct loses the line that is in use and gives it back.
+func lossAct(s *Site, w way, wan string) (Act, bool) {
+	v6 := len(s.Order(false)) == 0
+	order := s.Order(v6)
+	if len(order) < 2 || order[0] != wan {
+		return Act{}, false
+	}
+	o := outage{s: s, wan: wan, other: order[1], v6: v6, way: w}
+	return Act{Drills: o.drills(), Do: o.do}, true
+}
+
+func (o outage) name(what ...string) string {
+	return name(append([]string{o.way.word, o.wan}, what...)...)
+}
+
+// families are those in which the line is in use and another can take over.
+func (o outage) families() (out []bool) {
+	for _, v6 := range []bool{false, true} {
+		if order := o.s.Order(v6); len(order) > 1 && order[0] == o.wan {
+			out = append(out, v6)
+		}
+	}
+	return out
+}
+
+func (o outage) drills() []string {
+	var out []string
+	for _, v6 := range o.families() {
+		out = append(out, o.name("gap", familyName(v6)))
+	}
+	out = append(out, o.name("new"), o.name("sending"), o.name("idle"), o.name("datagrams"))
+	if o.hasInward(o.other) {
+		out = append(out, o.name("others"))
+	}
+	out = append(out, o.name("back"), o.name("calm"))
+	if o.hasInward(o.wan) {
+		out = append(out, o.name("inbound"))
+	}
+	return out
+}
+
+// hasInward says whether conversations come in by a line.
+func (o outage) hasInward(wan string) bool {
+	f, _ := (&Bench{Site: o.s}).inbound(wan, o.v6)
+	return f != nil
+}
+
+func (o outage) do(ctx context.Context, b *Bench) []Result {
+	about := fmt.Sprintf("%s %s and comes back", o.wan, o.way.about)
+	t, err := b.traffic(ctx)
+	if err != nil {
+		return failAll(o.drills(), about, "a house in order", err.Error(), "weir's log: "+b.Daemon.Log(5))
+	}
+	defer t.stop()
+	look := func() string { return "the line's verdict and its probes; weir's log: " + b.Daemon.Log(6) }
+
+	if err := o.way.cut(b.ISPs[o.wan], true); err != nil {
+		return failAll(o.drills(), about, "an outage", err.Error(), "the lab")
+	}
+	cut := time.Now()
+	var out []Result
+	for _, v6 := range o.families() {
+		gap, back := t.gap(ctx, v6, cut, 6*time.Second)
+		r := timed(o.name("gap", familyName(v6)), about, gap.Len(), o.way.most, "echoes answered again by "+o.s.Order(v6)[1], look(),
+			secs("gap", gap.Len()), packets("lost", gap.Lost))
+		if !back {
+			r = fail(r.Drill, about, r.Expected, "none answered in 6 s", look())
+		}
+		out = append(out, r)
+	}
+	out = append(out, o.moved(ctx, t, about, look))
+	out = append(out, o.flows(ctx, t, about, cut, look)...)
+	if f := t.inward[o.other]; f != nil {
+		out = append(out, undisturbed(o.name("others"), about, "a conversation from outside by "+o.other, f, t.since, look()))
+	}
+
+	if err := o.way.cut(b.ISPs[o.wan], false); err != nil {
+		return append(out, failAll([]string{o.name("back"), o.name("calm")}, about, "the outage's end", err.Error(), "the lab")...)
+	}
+	return append(out, o.back(ctx, t, about, look)...)
+}
+
+// moved looks where new connections go.
+func (o outage) moved(ctx context.Context, t *traffic, about string, look func() string) Result {
+	for _, v6 := range o.families() {
+		want := o.s.Order(v6)[1]
+		if wan, wrong := t.newGoes(ctx, v6); wan != want || wrong != "" {
+			if wrong == "" {
+				wrong = "it goes by " + wan
+			}
+			return fail(o.name("new"), about, fmt.Sprintf("a new %s connection goes by %s, translated", familyName(v6), want), wrong, look())
+		}
+	}
+	return pass(o.name("new"), about)
+}
+
+// flows looks what became of the conversations.
+func (o outage) flows(ctx context.Context, t *traffic, about string, cut time.Time, look func() string) []Result {
+	var out []Result
+
+	// What a TCP sends into the dark it repeats after 0.2, 0.6, 1.4 s: the reset
+	// comes on the first of these that finds the line given up.
+	most := 2*o.way.most + slack
+	at, err, ended := t.flows[lab.Sending].Ended(ctx, time.Until(cut.Add(most+time.Second)))
+	switch {
+	case !ended:
+		out = append(out, fail(o.name("sending"), about, "a sending connection is reset within "+seconds(most), "it hangs", look()))
+	case !lab.Reset(err):
+		out = append(out, fail(o.name("sending"), about, "a sending connection is reset", err.Error(), look()))
+	default:
+		out = append(out, timed(o.name("sending"), about, at.Sub(cut), most, "a sending connection is reset", look(), secs("reset after", at.Sub(cut))))
+	}
+
+	listener := Figure{}
+	if at, _, ok := t.flows[lab.Receiving].Ended(ctx, 300*time.Millisecond); ok {
+		listener = secs("one that only listens was reset after", at.Sub(cut))
+	}
+	poked := t.flows[lab.Idle].Poke()
+	at, err, ended = t.flows[lab.Idle].Ended(ctx, time.Second)
+	if ended && lab.Reset(err) {
+		after := max(at.Sub(poked), 0) // it may have been told even before it asked
+		r := timed(o.name("idle"), about, after, slack, "an idle connection is reset when it is used", look(), secs("reset after", after))
+		if listener.Name != "" {
+			r.Figures = append(r.Figures, listener)
+		}
+		out = append(out, r)
+	} else {
+		out = append(out, fail(o.name("idle"), about, "an idle connection is reset when it is used", fmt.Sprintf("no reset (%v)", err), look()))
+	}
+
+	most = o.way.most + slack
+	at, ok := t.flows[lab.Datagrams].HeardFrom(ctx, "inet-"+o.other, cut, time.Until(cut.Add(most+time.Second)))
+	if !ok {
+		return append(out, fail(o.name("datagrams"), about, "a UDP conversation goes on by "+o.other, "nothing was heard of it there", look()))
+	}
+	return append(out, timed(o.name("datagrams"), about, at.Sub(cut), most, "a UDP conversation goes on by "+o.other, look(), secs("moved after", at.Sub(cut))))
+}
+
+// back waits for the line to be used again: after the file's hold-down and no
+// sooner, without a packet lost, and without moving what has found its way.
+func (o outage) back(ctx context.Context, t *traffic, about string, look func() string) []Result {
+	b, hold := t.b, o.s.Config.Failover.HoldDown
+	restored := time.Now()
+	// Echoes keep coming by the other line: what is lost from here on is lost by
+	// the line's return.
+	at, ok := t.comesBack(ctx, o.v6, o.wan, hold+10*time.Second)
+	backName, calm := o.name("back"), o.name("calm")
+	var out []Result
+	switch took := at.Sub(restored); {
+	case !ok:
+		out = append(out, fail(backName, about, fmt.Sprintf("new connections by %s again after %s", o.wan, seconds(hold)),
+			fmt.Sprintf("not in %s", seconds(hold+10*time.Second)), look()))
+	default:
+		r := timed(backName, about, took, hold+3*time.Second, "new connections by "+o.wan+" again", look(), secs("after", took))
+		// A probe may have been answered just before the lab says that it is over.
+		if r.Judged.Least = (hold - 500*time.Millisecond).Seconds(); !r.Judged.ok() && r.OK {
+			r.OK, r.Expected, r.Seen, r.Look = false, "not before "+seconds(hold)+" of good time", seconds(took), look()
+		}
+		out = append(out, r)
+	}
+	lost := 0
+	for _, v6 := range o.families() {
+		for _, g := range lab.Gaps(settled(t.echo[v6].Beats(), restored)) {
+			lost += g.Lost
+		}
+	}
+	_, stays := t.flows[lab.Datagrams].HeardFrom(ctx, "inet-"+o.other, time.Now(), 300*time.Millisecond)
+	switch {
+	case lost > 0:
+		out = append(out, fail(calm, about, "no packet lost by the line's return", fmt.Sprintf("%d echoes", lost), look(), packets("lost", lost)))
+	case !stays:
+		out = append(out, fail(calm, about, "a UDP conversation stays where it went", "it is not heard by "+o.other+" any more", look()))
+	default:
+		out = append(out, pass(calm, about, packets("lost", 0)))
+	}
+	if t.inward[o.wan] != nil {
+		out = append(out, b.inboundAgain(ctx, o.name("inbound"), about, o.wan, o.v6))
+	}
+	return out
+}
+
+// inboundAgain asks a forward from outside by a line that has come back.
+func (b *Bench) inboundAgain(ctx context.Context, drill, about, wan string, v6 bool) Result {
+	f, port := b.inbound(wan, v6)
+	start := time.Now()
+	end := start.Add(5 * time.Second)
+	var seen string
+	for time.Now().Before(end) && ctx.Err() == nil {
+		public, err := b.publicAddr(ctx, wan, v6)
+		if err != nil {
+			seen = err.Error()
+			break
+		}
+		g, a, err := b.ISPs[wan].Inet.Ask(ctx, "tcp", lab.Web(v6), netip.AddrPortFrom(public, port), 500*time.Millisecond)
+		if a == lab.Answered && g.Host == b.target(f, v6) {
+			return pass(drill, about, secs("answered after", time.Since(start)))
+		}
+		seen = fmt.Sprintf("%s (%v)", a, err)
+		pause(ctx, 50*time.Millisecond)
+	}
+	return fail(drill, about, fmt.Sprintf("%s reached from the internet by %s again within 5 s", place(f.Pos), wan), seen, "weir's log: "+b.Daemon.Log(5))
+}
+
+// undisturbed judges a conversation that should not have noticed.
+func undisturbed(drill, about, what string, f *lab.Flow, since time.Time, look string) Result {
+	if _, err, ended := f.Ended(context.Background(), 0); ended {
+		return fail(drill, about, what+" goes on", fmt.Sprintf("it has ended: %v", err), look)
+	}
+	// A segment lost is sent again after 200 ms at the earliest (RTO_MIN, include/net/tcp.h).
+	if s := f.Silence(since); s > 200*time.Millisecond {
+		return fail(drill, about, what+" goes on", "it was silent for "+seconds(s), look)
+	}
+	return pass(drill, about, secs("longest silence", f.Silence(since)))
+}
+
+func failAll(drills []string, about, expected, seen, look string) []Result {
+	var out []Result
+	for _, d := range drills {
+		out = append(out, fail(d, about, expected, seen, look))
+	}
+	return out
+}

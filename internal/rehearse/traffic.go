@@ -1,0 +1,148 @@
+package rehearse
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"weir/internal/config"
+	"weir/internal/lab"
+)
+
+// traffic is what goes on in a house while a line is lost: echoes of both
+// families, and of one family a conversation of each kind; and conversations
+// from outside, by each line.
+type traffic struct {
+	b      *Bench
+	lan    *LAN
+	v6     bool // the family of the conversations
+	echo   map[bool]*lab.Ping
+	flows  map[lab.FlowKind]*lab.Flow
+	inward map[string]*lab.Flow // by WAN
+	since  time.Time
+}
+
+// traffic starts it, and waits until all of it flows.
+func (b *Bench) traffic(ctx context.Context) (*traffic, error) {
+	t := &traffic{
+		b: b, lan: b.talker(), v6: len(b.Order(false)) == 0,
+		echo: map[bool]*lab.Ping{}, flows: map[lab.FlowKind]*lab.Flow{}, inward: map[string]*lab.Flow{},
+	}
+	if err := t.start(ctx); err != nil {
+		t.stop()
+		return nil, fmt.Errorf("before anything was broken: %w", err)
+	}
+	t.since = time.Now()
+	return t, nil
+}
+
+func (t *traffic) start(ctx context.Context) error {
+	c := t.b.Clients[t.lan.Name]
+	for _, v6 := range []bool{false, true} {
+		if len(t.b.Order(v6)) == 0 || !addrOf(c, v6).IsValid() {
+			continue
+		}
+		p, err := c.Ping(lab.Web(v6), pingEvery)
+		if err != nil {
+			return err
+		}
+		t.echo[v6] = p
+		if _, ok := p.Answered(ctx, time.Time{}, askLimit); !ok {
+			return fmt.Errorf("no echo of %s came back", lab.Web(v6))
+		}
+	}
+	for _, kind := range []lab.FlowKind{lab.Idle, lab.Sending, lab.Receiving, lab.Datagrams} {
+		f, err := c.Open(ctx, kind, netip.Addr{}, netip.AddrPortFrom(lab.Web(t.v6), 7), askLimit)
+		if err != nil {
+			return err
+		}
+		t.flows[kind] = f
+	}
+	for _, l := range t.b.Lines {
+		f, port := t.b.inbound(l.Name, t.v6)
+		if f == nil {
+			continue
+		}
+		public, err := t.b.publicAddr(ctx, l.Name, t.v6)
+		if err != nil {
+			return err
+		}
+		flow, err := t.b.ISPs[l.Name].Inet.Open(ctx, lab.Sending, lab.Web(t.v6), netip.AddrPortFrom(public, port), askLimit)
+		if err != nil {
+			return err
+		}
+		t.inward[l.Name] = flow
+	}
+	return nil
+}
+
+func (t *traffic) stop() {
+	for _, p := range t.echo {
+		p.Stop()
+	}
+	for _, f := range t.flows {
+		_ = f.Close()
+	}
+	for _, f := range t.inward {
+		_ = f.Close()
+	}
+}
+
+// inbound is a TCP forward that the whole internet may use on a line, and a port
+// of it.
+func (b *Bench) inbound(wan string, v6 bool) (*config.Forward, uint16) {
+	for i := range b.Config.Forwards {
+		f := &b.Config.Forwards[i]
+		for _, r := range f.Port {
+			if b.open(wan, v6, r.From) && b.target(f, v6) != "" {
+				return f, r.From
+			}
+		}
+	}
+	return nil, 0
+}
+
+// gap is the longest time without an answered echo since a moment, once echoes
+// are answered again.
+func (t *traffic) gap(ctx context.Context, v6 bool, since time.Time, limit time.Duration) (lab.Gap, bool) {
+	p := t.echo[v6]
+	_, back := p.Answered(ctx, time.Now(), limit)
+	pause(ctx, lab.Late) // only then it is known which of the last echoes are lost
+	// What was on its way may have been lost: the gap begins before the cut.
+	return lab.Longest(settled(p.Beats(), since.Add(-lab.Late))), back
+}
+
+// newGoes asks by a new connection of a family, and says which line it took and
+// what is wrong with it.
+func (t *traffic) newGoes(ctx context.Context, v6 bool) (wan, wrong string) {
+	g, a, err := t.b.Clients[t.lan.Name].Ask(ctx, "tcp", netip.Addr{}, netip.AddrPortFrom(lab.Web(v6), 7), 900*time.Millisecond)
+	if a != lab.Answered {
+		return "", fmt.Sprintf("%s (%v)", a, err)
+	}
+	for name, isp := range t.b.ISPs {
+		if g.Host == isp.Inet.Name {
+			if !isp.Owns(g.From.Addr()) {
+				return name, fmt.Sprintf("by %s from %s, which is not that line's", name, g.From.Addr())
+			}
+			return name, ""
+		}
+	}
+	return "", "answered by " + g.Host
+}
+
+// comesBack waits until new connections of a family take a line, and returns
+// when the one that did was tried.
+func (t *traffic) comesBack(ctx context.Context, v6 bool, wan string, limit time.Duration) (time.Time, bool) {
+	end := time.Now().Add(limit)
+	for time.Now().Before(end) && ctx.Err() == nil {
+		tried := time.Now()
+		if got, wrong := t.newGoes(ctx, v6); got == wan && wrong == "" {
+			return tried, true
+		}
+		if !pause(ctx, 100*time.Millisecond) {
+			break
+		}
+	}
+	return time.Time{}, false
+}
