@@ -241,14 +241,6 @@ func (c *checker) checkToPort(n *node, f *Forward) {
 	}
 }
 
-// String is the range as the file has it.
-func (r PortRange) String() string {
-	if r.From == r.To {
-		return fmt.Sprint(r.From)
-	}
-	return fmt.Sprintf("%d-%d", r.From, r.To)
-}
-
 // ownPorts are what the clients of a line listen on in its namespace (UDP).
 var ownPorts = map[uint16]string{68: "DHCP client", 546: "DHCPv6 client"}
 
@@ -281,8 +273,6 @@ func (c *checker) checkPortClash(h *house, i int) {
 		}
 	}
 }
-
-func (p PortRange) overlaps(q PortRange) bool { return p.From <= q.To && q.From <= p.To }
 
 // clash reports a port that an earlier forward has on the same line.
 func (c *checker) clash(h *house, k, i int, it item, r PortRange) bool {

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
@@ -112,11 +111,6 @@ func (c *checker) single(k *key, e hclsyntax.Expression) (any, bool) {
 	return c.fromText(k, s, e.Range())
 }
 
-// noUnit reports a bare number where a time belongs.
-func (c *checker) noUnit(n string, at hcl.Range) {
-	c.err(at, fmt.Sprintf("Times have a unit: %q, %q, %q (also h, d).", n+"ms", n+"s", n+"m"), "%s of what?", n)
-}
-
 // text takes the words between quotes out of e.
 func (c *checker) text(k *key, e hclsyntax.Expression) (string, bool) {
 	if s, ok := literalText(e); ok {
@@ -211,82 +205,6 @@ func (c *checker) int(k *key, e hclsyntax.Expression) (any, bool) {
 	return int(n), true
 }
 
-func (c *checker) port(k *key, e hclsyntax.Expression) (any, bool) {
-	if s, ok := number(e); ok {
-		n, err := strconv.ParseUint(s, 10, 16)
-		if err != nil || n == 0 {
-			return c.wrong(k, e.Range(), s, "Ports are 1 to 65535.")
-		}
-		return PortRange{uint16(n), uint16(n)}, true
-	}
-	s, ok := c.text(k, e)
-	if !ok {
-		return nil, false
-	}
-	from, to, isRange := strings.Cut(s, "-")
-	a, errA := strconv.ParseUint(strings.TrimSpace(from), 10, 16)
-	b, errB := strconv.ParseUint(strings.TrimSpace(to), 10, 16)
-	got := fmt.Sprintf("%q", s)
-	switch {
-	case !isRange && errA == nil && a > 0:
-		return c.wrong(k, e.Range(), got, fmt.Sprintf("Write %d, without quotes.", a))
-	case strings.Contains(s, ",") && allPorts(s):
-		return c.wrong(k, e.Range(), got, fmt.Sprintf("A list: [%s]", strings.Join(splitTrim(s, ","), ", ")))
-	case !isRange:
-		return c.wrong(k, e.Range(), got, `Ports are numbers, 1 to 65535: 443, or "10000-20000".`)
-	case errA != nil || errB != nil || a == 0 || b == 0:
-		return c.wrong(k, e.Range(), got, "Ports are 1 to 65535.")
-	case a > b:
-		return c.wrong(k, e.Range(), got, fmt.Sprintf("The lower one first: \"%d-%d\"", b, a))
-	case s != fmt.Sprintf("%d-%d", a, b):
-		return c.wrong(k, e.Range(), got, fmt.Sprintf("Write \"%d-%d\"", a, b))
-	}
-	return PortRange{uint16(a), uint16(b)}, true
-}
-
-func allPorts(s string) bool {
-	for _, p := range splitTrim(s, ",") {
-		if n, err := strconv.ParseUint(p, 10, 16); err != nil || n == 0 {
-			return false
-		}
-	}
-	return true
-}
-
-func splitTrim(s, sep string) []string {
-	parts := strings.Split(s, sep)
-	for i := range parts {
-		parts[i] = strings.TrimSpace(parts[i])
-	}
-	return parts
-}
-
-func (c *checker) protocol(k *key, e hclsyntax.Expression) (any, bool) {
-	of := map[string]Protocol{"tcp": TCP, "udp": UDP, "icmp": ICMP}
-	if k.words != nil { // of forwards
-		delete(of, "icmp")
-	}
-	if s, ok := number(e); ok && k.words == nil {
-		n, err := strconv.ParseUint(s, 10, 8)
-		if err != nil || n == 0 {
-			return c.wrong(k, e.Range(), s, "IANA's protocol numbers are 1 to 255.")
-		}
-		return Protocol(n), true
-	}
-	s, ok := c.text(k, e)
-	if !ok {
-		return nil, false
-	}
-	if p, ok := of[s]; ok {
-		return p, true
-	}
-	detail := `It is "tcp" or "udp".`
-	if k.words == nil {
-		detail = `It is "tcp", "udp", "icmp" or one of IANA's numbers.`
-	}
-	return c.wrong(k, e.Range(), fmt.Sprintf("%q", s), detail)
-}
-
 // fromText reads what stands between quotes.
 func (c *checker) fromText(k *key, s string, at hcl.Range) (any, bool) {
 	switch k.typ {
@@ -354,75 +272,6 @@ func (c *checker) word(k *key, s string, at hcl.Range) (any, bool) {
 	}
 	c.err(at, detail, "%s can't be %q", k.name, s)
 	return nil, false
-}
-
-// units of times, largest first.
-var units = []struct {
-	name string
-	of   int64
-}{{"d", day}, {"h", hour}, {"m", mnt}, {"s", sec}, {"ms", ms}}
-
-func (c *checker) duration(k *key, s string, at hcl.Range) (any, bool) {
-	d, ok := parseDuration(s)
-	if !ok {
-		if s != "" && strings.Trim(s, "0123456789") == "" {
-			c.noUnit(s, at)
-			return nil, false
-		}
-		return c.wrong(k, at, fmt.Sprintf("%q", s), `Times look like "250ms", "30s", "5m", "12h", "7d".`)
-	}
-	if int64(d) < k.min || int64(d) > k.max {
-		c.err(at, fmt.Sprintf("%s is %s to %s.", k.name, durationText(k.min), durationText(k.max)), "%s is out of range", s)
-		return nil, false
-	}
-	return d, true
-}
-
-// parseDuration reads "1h30m": whole numbers, each with its unit, larger ones first.
-func parseDuration(s string) (time.Duration, bool) {
-	var d int64
-	last := -1
-	for s != "" {
-		n := 0
-		for n < len(s) && '0' <= s[n] && s[n] <= '9' {
-			n++
-		}
-		v, err := strconv.ParseInt(s[:n], 10, 32)
-		if err != nil {
-			return 0, false
-		}
-		s = s[n:]
-		n = 0
-		for n < len(s) && 'a' <= s[n] && s[n] <= 'z' {
-			n++
-		}
-		u := slices.IndexFunc(units, func(u struct {
-			name string
-			of   int64
-		}) bool {
-			return u.name == s[:n]
-		})
-		if u <= last {
-			return 0, false
-		}
-		last, s = u, s[n:]
-		if v > (1<<62)/units[u].of {
-			return 0, false
-		}
-		if d += v * units[u].of; d > 1<<62 {
-			return 0, false
-		}
-	}
-	return time.Duration(d), last >= 0
-}
-
-func durationText(d int64) string {
-	for _, u := range units {
-		if d >= u.of && d%u.of == 0 {
-			return fmt.Sprintf("%d%s", d/u.of, u.name)
-		}
-	}
-	return "0s"
 }
 
 // literalText returns the text of a quoted string without templates.
