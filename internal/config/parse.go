@@ -46,6 +46,7 @@ type checker struct {
 	files []File
 	diags Diagnostics
 	names map[Kind]*names
+	lost  []lost
 
 	// broken says that a file has a syntax error. What was parsed is checked, but
 	// nothing is said about what is missing: it may be in the part that was lost.

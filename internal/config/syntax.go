@@ -22,7 +22,7 @@ func (c *checker) syntax(f File) *hclsyntax.Body {
 		if !diags.HasErrors() {
 			return file.Body.(*hclsyntax.Body)
 		}
-		if c.mend(src, diags[0]) {
+		if c.mend(f, src, diags[0]) {
 			continue
 		}
 		c.syntaxErrors(f, diags)
@@ -55,18 +55,97 @@ const (
 	textOpen = "Invalid multi-line string"
 )
 
+// lost is a key that mending took out of a file: it is there, and not known.
+type lost struct {
+	at  hcl.Range
+	key string
+}
+
+// loses takes keys out of src.
+func (c *checker) loses(src []byte, file string, from, to int) {
+	for _, m := range keyAndValue.FindAllSubmatchIndex(src[from:to], -1) {
+		at := hcl.Range{Filename: file, Start: hcl.Pos{Byte: from + m[2]}, End: hcl.Pos{Byte: from + m[3]}}
+		c.lost = append(c.lost, lost{at, string(src[from+m[2] : from+m[3]])})
+	}
+	blank(src[from:to])
+}
+
+var (
+	keyAndValue = regexp.MustCompile(`([A-Za-z_][A-Za-z0-9_-]*)[ \t]*=`)
+	statement   = regexp.MustCompile(`^[ \t]*(?:[a-z0-9_]+(?:[ \t]+"[^"\n]*")?[ \t]*\{[ \t]*)?([A-Za-z_][A-Za-z0-9_-]*)[ \t]*=`)
+)
+
+// structural are mistakes in how blocks stand in each other: they say nothing
+// about a single line that could be left out.
+var structural = []string{
+	"Unclosed configuration block", "Invalid block definition", "Argument definition required", "Argument or block definition required",
+	"Missing newline after block definition", keyTwice,
+}
+
+// mendLine reports a value that cannot be read and takes its line out of src.
+func (c *checker) mendLine(f File, src []byte, d *hcl.Diagnostic) bool {
+	from := bytes.LastIndexByte(src[:d.Subject.Start.Byte], '\n') + 1
+	to := len(src)
+	if i := bytes.IndexByte(src[from:], '\n'); i >= 0 {
+		to = from + i
+	}
+	line := src[from:to]
+	m := statement.FindSubmatchIndex(line)
+	if m == nil || slices.Contains(structural, d.Summary) {
+		return false
+	}
+	if bytes.IndexByte(line[:m[2]], '{') >= 0 { // in a block on one line
+		end := bytes.LastIndexByte(line, '}')
+		if end < m[1] {
+			return false
+		}
+		to = from + end
+	}
+	value := src[from+m[1] : to]
+	if bytes.Contains(value, []byte("<<")) || bytes.Count(value, []byte("[")) != bytes.Count(value, []byte("]")) || bytes.Count(value, []byte("{")) != bytes.Count(value, []byte("}")) {
+		return false // it goes on in the next line
+	}
+	if strings.HasSuffix(d.Summary, "separator") && !bytes.ContainsAny(value, "[{") {
+		return false // the list that lacks it began before
+	}
+	if key := string(line[m[2]:m[3]]); !c.unquoted(f, key, value, from+m[1], *d.Subject) {
+		c.syntaxError(f, d)
+	}
+	c.loses(src, f.Name, from+m[2], to)
+	return true
+}
+
+// unquoted reports an address, a time and the like without quotes: to the parser
+// they are numbers and names with something odd between.
+func (c *checker) unquoted(f File, key string, value []byte, at int, near hcl.Range) bool {
+	text, _, _ := bytes.Cut(value, []byte("#"))
+	v := bytes.TrimSpace(text)
+	if len(v) == 0 || isSecret(key) || !plainText.Match(v) {
+		return false
+	}
+	start := at + bytes.Index(value, v)
+	r := hcl.Range{Filename: f.Name, Start: near.Start, End: near.Start}
+	r.Start.Column = 1 + len([]rune(string(f.Src[bytes.LastIndexByte(f.Src[:start], '\n')+1:start])))
+	r.Start.Byte = start
+	r.End.Column, r.End.Byte = r.Start.Column+len(v), start+len(v)
+	c.err(r, fmt.Sprintf("Write %s = \"%s\"", key, v), "%s stands in quotes", v)
+	return true
+}
+
+var plainText = regexp.MustCompile(`^[A-Za-z0-9.:/-]+$`)
+
 // mend reports a mistake that parsing can go on without, and takes it out of src.
-func (c *checker) mend(src []byte, d *hcl.Diagnostic) bool {
+func (c *checker) mend(f File, src []byte, d *hcl.Diagnostic) bool {
 	at := *d.Subject
 	switch {
-	case d.Summary == "Invalid single-argument block definition" && isName(src[at.Start.Byte:at.End.Byte]):
+	case d.Summary == "Invalid single-argument block definition" && (startsKey(src[at.Start.Byte:]) || bytes.HasPrefix(src[at.Start.Byte:], []byte(","))):
 		// ipv6 { method = "slaac" translate = "nat66" }
 		end := bytes.IndexAny(src[at.Start.Byte:], "}\n")
 		if end < 0 || src[at.Start.Byte+end] != '}' {
 			return false
 		}
 		c.err(at, "Give each key a line of its own.", "a block on one line holds one key")
-		blank(src[at.Start.Byte : at.Start.Byte+end])
+		c.loses(src, f.Name, at.Start.Byte, at.Start.Byte+end)
 		return true
 	case d.Summary == "Argument or block definition required":
 		// interface : "eth1"
@@ -84,23 +163,29 @@ func (c *checker) mend(src []byte, d *hcl.Diagnostic) bool {
 		c.err(hcl.Range{Filename: at.Filename, Start: from, End: to}, "Write KEY = VALUE.", `":" does not join a key and its value`)
 		rest[colon] = '='
 		return true
-	case d.Summary == "Unexpected comma after argument", d.Summary == "Invalid character" && src[at.Start.Byte] == ';':
+	case d.Summary == "Unexpected comma after argument", d.Summary == "Invalid character" && bytes.HasPrefix(src[at.Start.Byte:], []byte(";")):
 		// a = 1,
 		w := syntaxWords[d.Summary]
 		c.err(at, w[1], "%s", w[0])
 		blank(src[at.Start.Byte:at.End.Byte])
 		return true
-	case d.Summary == "Missing newline after argument" && isName(src[at.Start.Byte:at.End.Byte]):
+	case d.Summary == "Missing newline after argument" && startsKey(src[at.Start.Byte:]):
 		// a = 1 b = 2
 		c.err(at, "Give each key a line of its own.", "a line holds one key")
 		end := bytes.IndexByte(src[at.Start.Byte:], '\n')
 		if end < 0 {
 			end = len(src) - at.Start.Byte
 		}
-		blank(src[at.Start.Byte : at.Start.Byte+end])
+		c.loses(src, f.Name, at.Start.Byte, at.Start.Byte+end)
 		return true
 	}
-	return false
+	return c.mendLine(f, src, d)
+}
+
+// startsKey tells whether b begins with a key and its equals sign.
+func startsKey(b []byte) bool {
+	m := keyAndValue.FindIndex(b)
+	return m != nil && m[0] == 0
 }
 
 func isName(b []byte) bool { return hclsyntax.ValidIdentifier(string(b)) }
@@ -152,6 +237,10 @@ func (c *checker) syntaxError(f File, d *hcl.Diagnostic) {
 			where = fmt.Sprintf("Line %s has it", m[1])
 		}
 		c.err(at, where+". Several values are a list: [..., ...]", "this key stands twice in its block")
+		return
+	}
+	if rest := f.Src[min(at.Start.Byte, len(f.Src)):]; d.Summary == "Missing item separator" && statement.Match(rest) {
+		c.err(at, "A ] is missing before this line.", "a list before it is never closed")
 		return
 	}
 	if w, ok := syntaxWords[d.Summary]; ok {

@@ -157,6 +157,13 @@ func (c *checker) computed(e hclsyntax.Expression) {
 			detail = fmt.Sprintf("Write %s, without quotes and braces.", traversalText(t.Traversal))
 		}
 	}
+	if b, ok := e.(*hclsyntax.BinaryOpExpr); ok {
+		from, okFrom := number(b.LHS)
+		to, okTo := number(b.RHS)
+		if okFrom && okTo && b.Op == hclsyntax.OpSubtract {
+			detail = fmt.Sprintf("A range stands in quotes: \"%s-%s\"", from, to)
+		}
+	}
 	if _, ok := e.(*hclsyntax.SplatExpr); ok {
 		detail = "wan alone is all WANs, lan alone all LANs."
 	}

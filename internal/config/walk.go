@@ -46,9 +46,26 @@ func (c *checker) body(n *node, b *hclsyntax.Body) {
 	if n.def == language {
 		return
 	}
+	c.takeLost(n)
 	for _, k := range n.def.keys {
 		if k.required && n.attrs[k.name] == nil && !c.broken {
 			c.err(n.syntax.DefRange(), fmt.Sprintf("%s Say it: %s = %s", k.doc, k.name, k.example), "%s has no %s", n.called(), k.name)
+		}
+	}
+}
+
+// takeLost marks the keys of n that mending took out: something was told about
+// them, so nothing is to be said about their being missing.
+func (c *checker) takeLost(n *node) {
+	within := func(at hcl.Range, s *hclsyntax.Block) bool {
+		return at.Filename == s.TypeRange.Filename && s.OpenBraceRange.End.Byte <= at.Start.Byte && at.End.Byte <= s.CloseBraceRange.Start.Byte
+	}
+	for _, l := range c.lost {
+		if !within(l.at, n.syntax) || slices.ContainsFunc(n.syntax.Body.Blocks, func(s *hclsyntax.Block) bool { return within(l.at, s) }) {
+			continue
+		}
+		if k := n.def.key(l.key); k != nil && !k.later && n.attrs[l.key] == nil {
+			n.attrs[l.key] = &attr{def: k, name: n.at(), value: n.at(), bad: true}
 		}
 	}
 }
