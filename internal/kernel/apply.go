@@ -201,9 +201,13 @@ func (k *Kernel) do(ctx context.Context, action plan.Action) (effect, error) {
 			if a.Old.Exists && a.Old.Text == "" {
 				return errors.New("the table that was there is not known")
 			}
-			return k.loadTable(ctx, s, plan.Table{Exists: a.New.Text != "", Text: a.New.Text}, ruleset.Table{Text: a.Old.Text, Sets: a.Old.Sets})
+			old := ruleset.Table{Text: a.Old.Text, Sets: a.Old.Sets}
+			if err := k.runNft(ctx, s, script(plan.Table{Exists: a.New.Text != "", Text: a.New.Text}, old)); err != nil {
+				return err
+			}
+			return k.keepTable(s, old)
 		}
-		return undoable(undo), k.loadTable(ctx, s, a.Old, a.New)
+		return k.loaded(s, k.runNft(ctx, s, script(a.Old, a.New)), undo, a.New)
 	case plan.SetElements:
 		s, err := k.space(a.NS)
 		if err != nil {
@@ -220,9 +224,13 @@ func (k *Kernel) do(ctx context.Context, action plan.Action) (effect, error) {
 				}
 				back = append(back, plan.SetChange{Name: c.Name, Flush: true, Add: old})
 			}
-			return k.setElements(ctx, s, back, ruleset.Table{Text: a.Old.Text, Sets: a.Old.Sets})
+			old := ruleset.Table{Text: a.Old.Text, Sets: a.Old.Sets}
+			if err := k.runNft(ctx, s, elementScript(back, old)); err != nil {
+				return err
+			}
+			return k.keepTable(s, old)
 		}
-		return undoable(undo), k.setElements(ctx, s, a.Changes, a.New)
+		return k.loaded(s, k.runNft(ctx, s, elementScript(a.Changes, a.New)), undo, a.New)
 	case plan.DeleteFlows:
 		s, err := k.space("")
 		if err != nil {
@@ -231,6 +239,18 @@ func (k *Kernel) do(ctx context.Context, action plan.Action) (effect, error) {
 		return effect{}, s.deleteFlows(a) // flows come back by themselves
 	}
 	return effect{}, fmt.Errorf("a step of type %T is not known", action)
+}
+
+// loaded finishes a step that ran nft: what the kernel shows now is kept to
+// compare with.
+func (k *Kernel) loaded(s *space, err error, undo func() error, next ruleset.Table) (effect, error) {
+	if err != nil {
+		return effect{}, err
+	}
+	if err := k.keepTable(s, next); err != nil {
+		return effect{}, errors.Join(err, undo())
+	}
+	return undoable(undo), nil
 }
 
 // notGone forgives that what is to be removed is not there.
@@ -410,12 +430,16 @@ func (k *Kernel) doSetLink(a plan.SetLink) (effect, error) {
 		err := s.setLink(a.Link, to)
 		return errors.Join(err, s.setLink(a.Link, plan.LinkAttrs{Up: &up}))
 	}
-	return undoable(func() error {
+	undo := func() error {
 		if err := set(back); err != nil || !a.Bounce && (back.Up == nil || !*back.Up) {
 			return err
 		}
 		return s.restore(a.Link, a.Lost)
-	}), set(a.New)
+	}
+	if err := set(a.New); err != nil {
+		return effect{}, errors.Join(err, undo()) // the kernel may have taken a part of it
+	}
+	return undoable(undo), nil
 }
 
 func (k *Kernel) doPutAddr(a plan.PutAddr) (effect, error) {
@@ -503,10 +527,12 @@ func (k *Kernel) doSetSysctl(a plan.SetSysctl) (effect, error) {
 			return effect{}, err
 		}
 		if v, ok := now[a.Key]; ok {
+			a.Old = v
+		}
+		if v, ok := now[a.Key]; ok && plan.SysctlLink(a.Key) == "" {
 			if err := k.addFound(plan.Found{Sysctls: map[string]string{a.Key: v}}); err != nil {
 				return effect{}, err
 			}
-			a.Old = v
 		}
 		if a.Raise && plan.AtLeast(a.Old, a.New) {
 			return effect{}, nil

@@ -87,6 +87,16 @@ func (cs *carriers) conn(ns string) (*netlink.Conn, error) {
 	return c, nil
 }
 
+// drop lets go of a namespace: an open socket would keep it alive.
+func (cs *carriers) drop(ns string) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	if c, ok := cs.conns[ns]; ok {
+		c.c.Close()
+		delete(cs.conns, ns)
+	}
+}
+
 func (cs *carriers) close() {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()

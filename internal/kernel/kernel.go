@@ -128,6 +128,7 @@ func (k *Kernel) space(name string) (*space, error) {
 func (k *Kernel) leave(name string) {
 	if s := k.spaces[name]; s != nil {
 		k.watch.drop(s)
+		k.carriers.drop(name)
 		s.close()
 		delete(k.spaces, name)
 	}

@@ -106,25 +106,8 @@ func (k *Kernel) readTable(s *space) (plan.Table, error) {
 	return t, nil
 }
 
-// loadTable makes next the table of s, and keeps how the kernel shows it.
-func (k *Kernel) loadTable(ctx context.Context, s *space, have plan.Table, next ruleset.Table) error {
-	if err := k.runNft(ctx, s, script(have, next)); err != nil {
-		return err
-	}
-	return k.keepTable(s, next)
-}
-
-func (k *Kernel) setElements(ctx context.Context, s *space, changes []plan.SetChange, next ruleset.Table) error {
-	maps := map[string]bool{}
-	for _, b := range blocks(next.Text) {
-		maps[b.name] = maps[b.name] || b.kind == "map"
-	}
-	if err := k.runNft(ctx, s, elementScript(changes, maps)); err != nil {
-		return err
-	}
-	return k.keepTable(s, next)
-}
-
+// keepTable keeps how the kernel shows what was just loaded. That it can't be
+// written for the next process costs that one a load, and no more.
 func (k *Kernel) keepTable(s *space, next ruleset.Table) error {
 	f, gen, err := s.dumpTable()
 	if err != nil {
@@ -134,5 +117,8 @@ func (k *Kernel) keepTable(s *space, next ruleset.Table) error {
 		loaded: &loadedTable{Boot: k.boot, NS: s.id.Ino, Gen: gen, Table: next, Form: f},
 		asked:  true, gen: gen, valid: true, exists: f != nil,
 	}
-	return k.saveTableRecord(s)
+	if err := k.saveTableRecord(s); err != nil {
+		k.log.Warn("what was loaded can't be kept", "ns", place(s.name), "err", err)
+	}
+	return nil
 }

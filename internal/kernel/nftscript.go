@@ -78,7 +78,11 @@ func unload(b *strings.Builder, table string, old, next []block, touched []plan.
 }
 
 // elementScript changes elements alone, in one transaction.
-func elementScript(changes []plan.SetChange, maps map[string]bool) string {
+func elementScript(changes []plan.SetChange, of ruleset.Table) string {
+	maps := map[string]bool{}
+	for _, b := range blocks(of.Text) {
+		maps[b.name] = maps[b.name] || b.kind == "map"
+	}
 	var b strings.Builder
 	t := "inet " + ruleset.TableName
 	for _, c := range changes {

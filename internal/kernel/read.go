@@ -29,6 +29,11 @@ func (k *Kernel) read(ctx context.Context, want desired.Desired) (plan.Actual, e
 	if err != nil {
 		return a, err
 	}
+	for name := range k.spaces {
+		if !slices.Contains(names, name) {
+			k.leave(name) // our sockets are not to keep alive what nobody wants
+		}
+	}
 	var spaces []*space
 	var raw [][]rawLink
 	for _, name := range names {
@@ -52,6 +57,7 @@ func (k *Kernel) read(ctx context.Context, want desired.Desired) (plan.Actual, e
 			return a, err
 		}
 		if !ok {
+			k.leave(name)
 			continue
 		}
 		a.Namespaces = append(a.Namespaces, ns)

@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -46,6 +47,9 @@ func (s *space) routes(names map[int]string) ([]plan.Route, error) {
 	var out []plan.Route
 	for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
 		msgs, err := dump(s.route, unix.RTM_GETROUTE, 0, rtmsg(family, 0, 0, 0, 0, 0, 0))
+		if family == unix.AF_INET6 && (errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EAFNOSUPPORT)) {
+			continue // a kernel without IPv6
+		}
 		if err != nil {
 			return nil, fmt.Errorf("list routes in %s: %w", place(s.name), err)
 		}

@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -36,6 +37,9 @@ func (s *space) rules() ([]plan.Rule, error) {
 	var out []plan.Rule
 	for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
 		msgs, err := dump(s.route, unix.RTM_GETRULE, 0, rulemsg(family, 0, 0))
+		if family == unix.AF_INET6 && (errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EAFNOSUPPORT)) {
+			continue // a kernel without IPv6
+		}
 		if err != nil {
 			return nil, fmt.Errorf("list rules in %s: %w", place(s.name), err)
 		}

@@ -183,6 +183,9 @@ func (a *Actual) namespace(name string) *Namespace {
 	return nil
 }
 
+// ours says whether the link is there and weir's.
+func (l *Link) ours() bool { return l != nil && l.Ours }
+
 // link returns the link called name, or nil.
 func (n *Namespace) link(name string) *Link {
 	if n == nil {

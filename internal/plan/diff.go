@@ -182,7 +182,7 @@ func (d *differ) sysctls(w *desired.Namespace, h *Namespace) {
 		last[s.Key] = s.Value
 	}
 	for _, s := range w.Sysctls {
-		link := sysctlLink(s.Key)
+		link := SysctlLink(s.Key)
 		at := linkKey{w.Name, link}
 		if link != "" && (d.waits[at] || !d.exists(at)) {
 			continue
@@ -190,6 +190,9 @@ func (d *differ) sysctls(w *desired.Namespace, h *Namespace) {
 		old, known := h.Sysctls[s.Key]
 		if link != "" && d.void[at] == made {
 			old, known = "", false
+		}
+		if w.Name == "" && known {
+			d.findSysctl(s.Key, old)
 		}
 		if s.Global {
 			if !d.global(s, old, known) {
@@ -202,14 +205,6 @@ func (d *differ) sysctls(w *desired.Namespace, h *Namespace) {
 			d.note("this kernel has no %s in %s: left out", s.Key, place(w.Name))
 			continue
 		}
-		if w.Name == "" && known && d.void[at] != made {
-			if _, ok := d.actual.Found.Sysctls[s.Key]; !ok {
-				if d.plan.Found.Sysctls == nil {
-					d.plan.Found.Sysctls = map[string]string{}
-				}
-				d.plan.Found.Sysctls[s.Key] = old
-			}
-		}
 		step := Step{Op: Change, NS: w.Name, Object: "sysctl", Name: s.Key, Old: old, New: s.Value,
 			Do: SetSysctl{NS: w.Name, Key: s.Key, Old: old, New: s.Value, Raise: s.Global}}
 		if v, ok := last[s.Key]; ok && v == s.Value && known {
@@ -221,6 +216,20 @@ func (d *differ) sysctls(w *desired.Namespace, h *Namespace) {
 			d.add(atSysctl, step)
 		}
 	}
+}
+
+// findSysctl remembers how a value of main was found, the first time it is seen.
+func (d *differ) findSysctl(key, value string) {
+	if link := SysctlLink(key); link != "" && d.actual.namespace("").link(link).ours() {
+		return // goes with its link
+	}
+	if _, ok := d.actual.Found.Sysctls[key]; ok {
+		return
+	}
+	if d.plan.Found.Sysctls == nil {
+		d.plan.Found.Sysctls = map[string]string{}
+	}
+	d.plan.Found.Sysctls[key] = value
 }
 
 // global says whether a value that exists once in the machine is to be raised.
@@ -242,8 +251,8 @@ func AtLeast(have, want string) bool {
 	return err1 == nil && err2 == nil && h >= w
 }
 
-// sysctlLink returns the link that a key is about, or "".
-func sysctlLink(key string) string {
+// SysctlLink returns the link that a key is about, or "".
+func SysctlLink(key string) string {
 	parts := strings.Split(key, "/")
 	if len(parts) < 5 || parts[0] != "net" || (parts[2] != "conf" && parts[2] != "neigh") {
 		return ""
@@ -284,7 +293,7 @@ func (d *differ) giveBack() {
 		}
 		d.plan.Forget.Sysctls[key] = ""
 		found := d.actual.Found.Sysctls[key]
-		if link := sysctlLink(key); link != "" && d.gone[linkKey{"", link}] {
+		if link := SysctlLink(key); link != "" && d.gone[linkKey{"", link}] {
 			continue // goes with its link, which was made by weir
 		}
 		if now, ok := main.Sysctls[key]; ok && !SameValue(now, found) {

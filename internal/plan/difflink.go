@@ -112,7 +112,7 @@ func (d *differ) lost(ns, name string) Lost {
 	}
 	out := Lost{Up: l.Up, MAC: l.MAC}
 	for _, key := range slices.Sorted(maps.Keys(h.Sysctls)) {
-		if sysctlLink(key) == name {
+		if SysctlLink(key) == name {
 			out.Sysctls = append(out.Sysctls, desired.Sysctl{Key: key, Value: h.Sysctls[key]})
 		}
 	}
