@@ -1,0 +1,18 @@
+// Package dhcpd is the DHCPv4 server of the LANs (RFC 2131), a worker.
+//
+//	frame --> Engine.Handle --> reply ------------------------------> frame
+//	                 |            ^
+//	                 |  a lease that changed is kept first
+//	                 +--> Report.Keep --> parent's store --> Order.Kept
+//
+// Engine is pure: messages and the time go in, replies and leases come out. No
+// ACK leaves before the lease in it is on disk: the reply waits for the parent's
+// Kept. Leases that come while one batch is being kept make the next one, so
+// that many clients share an fdatasync. A parent that can't write says so in
+// Kept, and the reply leaves all the same: a full disk takes no house offline.
+//
+// An address remembers who had it last, also when the lease has ended, and is
+// the last to be given to another. Addresses that are new to a client are probed
+// by ARP before they are offered. Everything is bounded by the number of
+// addresses there are, whoever asks how often.
+package dhcpd

@@ -1,0 +1,692 @@
+package dhcpd
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/insomniacslk/dhcp/dhcpv4"
+
+	"weir/internal/ether"
+	"weir/internal/state"
+)
+
+var gwMAC = ether.MAC{2, 0, 0, 0, 0, 0xff}
+
+func mac(n byte) ether.MAC { return ether.MAC{2, 0, 0, 0, 0, n} }
+
+func ip(s string) netip.Addr { return netip.MustParseAddr(s) }
+
+// home is a LAN with four addresses in its pool.
+func home() LAN {
+	return LAN{
+		Name: "home", Link: "eth0", MAC: gwMAC.String(), Address: netip.MustParsePrefix("172.31.0.1/24"),
+		Pool: []Range{{ip("172.31.0.100"), ip("172.31.0.103")}}, Lease: 12 * time.Hour,
+		Router: ip("172.31.0.1"), DNS: []netip.Addr{ip("172.31.0.1")}, Domain: "local",
+		Hosts: []Host{
+			{Name: "nas", DNSName: "store", Addr: ip("172.31.0.23"), MAC: []string{mac(0x23).String()}},
+			{Name: "laptop", DNSName: "laptop", Addr: ip("172.31.0.50"), MAC: []string{mac(0x51).String(), mac(0x52).String()}},
+		},
+	}
+}
+
+// house is an engine and the world around it.
+type house struct {
+	t     *testing.T
+	e     *Engine
+	now   time.Time
+	clock state.Clock
+	began time.Time
+	disk  map[netip.Addr]state.Lease
+	full  bool                     // the disk takes nothing
+	arp   map[netip.Addr]ether.MAC // who answers for an address
+	xid   byte
+	said  []string // events
+	last  *Reply
+	took  time.Duration // the last exchange
+}
+
+func newHouse(t *testing.T, l LAN, leases ...state.Lease) *house {
+	t.Helper()
+	now := time.Now()
+	h := &house{
+		t: t, now: now, began: now, clock: state.Clock{Wall: now.Round(0), Boot: "this boot", Up: time.Hour},
+		disk: map[netip.Addr]state.Lease{}, arp: map[netip.Addr]ether.MAC{},
+	}
+	h.start(l, leases)
+	return h
+}
+
+func (h *house) start(l LAN, leases []state.Lease) {
+	h.t.Helper()
+	c := h.clock
+	c.Up += h.now.Sub(h.began)
+	c.Wall = c.Wall.Add(h.now.Sub(h.began))
+	h.e = New(h.now, c)
+	h.e.Load(h.now, leases)
+	if err := h.e.Configure(Config{LANs: []LAN{l}}); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// restart is a new child, which knows what is on disk.
+func (h *house) restart(l LAN) {
+	h.t.Helper()
+	var leases []state.Lease
+	for _, l := range h.disk {
+		leases = append(leases, l)
+	}
+	slices.SortFunc(leases, func(a, b state.Lease) int { return a.Addr.Compare(b.Addr) })
+	h.start(l, leases)
+}
+
+func (h *house) do(o Out) {
+	h.t.Helper()
+	for _, l := range o.Keep {
+		h.keep(l)
+	}
+	for _, ev := range o.Events {
+		h.said = append(h.said, fmt.Sprintf("%s %s %s: %s", ev.Text, ev.Addr, ev.MAC, ev.Why))
+	}
+	for _, r := range o.Replies {
+		if r.Keep != nil {
+			h.keep(*r.Keep)
+		}
+		b := r.Packet.ToBytes()
+		if len(b) < 300 || len(b) > 1472 {
+			h.t.Errorf("a reply of %d bytes", len(b))
+		}
+		p, err := dhcpv4.FromBytes(b)
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		r.Packet = p
+		h.last = &r
+	}
+	for _, p := range o.Probes {
+		if m, ok := h.arp[p.Addr]; ok {
+			h.do(h.e.ARP(h.now, p.LAN, ether.ARP{Op: ether.ARPReply, Sender: m, SenderIP: p.Addr, Target: gwMAC, TargetIP: netip.IPv4Unspecified()}))
+		}
+	}
+}
+
+func (h *house) keep(l state.Lease) {
+	if !h.full {
+		h.disk[l.Addr] = l
+		h.e.Kept(l)
+	}
+}
+
+// wait lets time go by.
+func (h *house) wait(d time.Duration) {
+	h.t.Helper()
+	end := h.now.Add(d)
+	for !h.e.Next().After(end) {
+		h.now = h.e.Next()
+		h.do(h.e.Tick(h.now))
+	}
+	h.now = end
+}
+
+// send sends a message and waits a second for the answer; nil is none.
+func (h *house) send(m ether.MAC, t dhcpv4.MessageType, change ...func(*dhcpv4.DHCPv4)) *Reply {
+	h.t.Helper()
+	h.xid++
+	p := &dhcpv4.DHCPv4{
+		OpCode: dhcpv4.OpcodeBootRequest, HWType: 1, TransactionID: dhcpv4.TransactionID{0, 0, 0, h.xid},
+		ClientHWAddr: net.HardwareAddr(m[:]), Options: dhcpv4.Options{},
+	}
+	p.UpdateOption(dhcpv4.OptMessageType(t))
+	for _, c := range change {
+		c(p)
+	}
+	p, err := dhcpv4.FromBytes(p.ToBytes())
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.last = nil
+	from := h.now
+	h.do(h.e.Handle(h.now, "home", p, m))
+	for h.last == nil && h.e.Next().Sub(from) < time.Second && h.e.Probing("home") {
+		h.now = h.e.Next()
+		h.do(h.e.Tick(h.now))
+	}
+	h.took = h.now.Sub(from)
+	return h.last
+}
+
+func option(code uint8, b ...byte) func(*dhcpv4.DHCPv4) {
+	return func(p *dhcpv4.DHCPv4) {
+		p.UpdateOption(dhcpv4.OptGeneric(dhcpv4.GenericOptionCode(code), b))
+	}
+}
+
+func wants(a string) func(*dhcpv4.DHCPv4)    { return option(50, ip(a).AsSlice()...) }
+func serverID(a string) func(*dhcpv4.DHCPv4) { return option(54, ip(a).AsSlice()...) }
+func uses(a string) func(*dhcpv4.DHCPv4) {
+	return func(p *dhcpv4.DHCPv4) { p.ClientIPAddr = ip(a).AsSlice() }
+}
+
+func words(r *Reply) string {
+	if r == nil {
+		return "silence"
+	}
+	switch t := r.Packet.MessageType(); t {
+	case dhcpv4.MessageTypeNak:
+		return "NAK"
+	default:
+		return t.String() + " " + r.Packet.YourIPAddr.String()
+	}
+}
+
+// get is a whole exchange; it returns the address.
+func (h *house) get(m ether.MAC, change ...func(*dhcpv4.DHCPv4)) string {
+	h.t.Helper()
+	r := h.send(m, dhcpv4.MessageTypeDiscover, change...)
+	if r == nil {
+		return "nothing"
+	}
+	a := r.Packet.YourIPAddr.String()
+	if got := h.took; r.Packet.MessageType() != dhcpv4.MessageTypeOffer || got > 400*time.Millisecond {
+		h.t.Errorf("%s after %v", words(r), got)
+	}
+	r = h.send(m, dhcpv4.MessageTypeRequest, append(change, wants(a), serverID("172.31.0.1"))...)
+	if words(r) != "ACK "+a {
+		h.t.Errorf("offered %s, then %s", a, words(r))
+	}
+	if !h.full && h.disk[ip(a)].Duration == 0 {
+		h.t.Errorf("%s was given and is not on disk", a)
+	}
+	return a
+}
+
+func (h *house) want(what, got, want string) {
+	h.t.Helper()
+	if got != want {
+		h.t.Errorf("%s: %s, want %s; log:\n%s", what, got, want, strings.Join(h.said, "\n"))
+	}
+}
+
+func TestPool(t *testing.T) {
+	h := newHouse(t, home())
+	got := map[string]bool{}
+	for n := range byte(4) {
+		a := h.get(mac(n + 1))
+		if got[a] || a < "172.31.0.100" || a > "172.31.0.103" {
+			t.Errorf("client %d has %s; so far: %v", n, a, got)
+		}
+		got[a] = true
+	}
+	h.want("a fifth client of four addresses", h.get(mac(5)), "nothing")
+	st := h.e.Status(h.now)
+	if len(st) != 1 || st[0].Pool != 4 || st[0].Leased != 4 || !strings.Contains(st[0].Note, "no address is free") {
+		t.Errorf("status %+v", st)
+	}
+	// Static hosts have theirs all the same.
+	h.want("nas", h.get(mac(0x23)), "172.31.0.23")
+	// Each comes back to its own, also long after its lease ended.
+	first := h.get(mac(1))
+	h.wait(40 * time.Hour)
+	if h.disk[ip(first)].Duration != 0 {
+		t.Errorf("a lease that ended 28 h ago is on disk as %+v", h.disk[ip(first)])
+	}
+	h.want("client 1 after two days", h.get(mac(1)), first)
+	// A newcomer takes the place of the one that is longest away, not client 1's.
+	if a := h.get(mac(5)); a == first {
+		t.Errorf("a newcomer has %s, which client 1 has", a)
+	}
+}
+
+func TestSameAddressWithoutMemory(t *testing.T) {
+	a, b := newHouse(t, home()), newHouse(t, home())
+	first := a.get(mac(7))
+	for n := range byte(2) {
+		b.get(mac(n + 40))
+	}
+	if got := b.get(mac(7)); got != first && b.e.scopes["home"].bindings[ip(first)] == nil {
+		t.Errorf("%s, and with an empty store %s", first, got)
+	}
+}
+
+func TestRenewal(t *testing.T) {
+	h := newHouse(t, home())
+	a := h.get(mac(1))
+	h.wait(6 * time.Hour)
+	r := h.send(mac(1), dhcpv4.MessageTypeRequest, uses(a))
+	h.want("renewal", words(r), "ACK "+a)
+	if r.MAC != mac(1) || r.Dst.String() != a+":68" {
+		t.Errorf("the ACK goes to %s at %s", r.Dst, r.MAC)
+	}
+	if left := h.disk[ip(a)].Remaining(h.e.at(h.now)); left != 12*time.Hour {
+		t.Errorf("%v are left on disk", left)
+	}
+	// At once again: the same lease, and nothing to write.
+	h.wait(10 * time.Second)
+	delete(h.disk, ip(a))
+	r = h.send(mac(1), dhcpv4.MessageTypeRequest, uses(a))
+	h.want("renewal", words(r), "ACK "+a)
+	if d := r.Packet.IPAddressLeaseTime(0); d != 12*time.Hour-10*time.Second {
+		t.Errorf("lease for %v", d)
+	}
+	if len(h.disk) != 0 {
+		t.Error("a repeated request was written to disk")
+	}
+	h.wait(20 * time.Hour)
+	h.want("silent for too long, then renewing", words(h.send(mac(1), dhcpv4.MessageTypeRequest, uses(a))), "ACK "+a)
+}
+
+// Not even a lost ACK is repeated before the lease in it is on disk.
+func TestNoAckBeforeTheDisk(t *testing.T) {
+	h := newHouse(t, home())
+	h.full = true // as a parent that has not answered yet
+	a := h.get(mac(1))
+	r := h.send(mac(1), dhcpv4.MessageTypeRequest, wants(a), serverID("172.31.0.1"))
+	if r == nil || r.Keep == nil {
+		t.Errorf("the lease is not known to be kept, and the ACK doesn't wait: %+v", r)
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	h := newHouse(t, home())
+	a := h.get(mac(1))
+	other := "172.31.0.100"
+	if a == other {
+		other = "172.31.0.101"
+	}
+	for _, tt := range []struct {
+		name   string
+		mac    byte
+		change []func(*dhcpv4.DHCPv4)
+		want   string
+	}{
+		{"reboot with its own", 1, []func(*dhcpv4.DHCPv4){wants(a)}, "ACK " + a},
+		{"reboot with another network's", 2, []func(*dhcpv4.DHCPv4){wants("192.168.1.5")}, "NAK"},
+		{"reboot with somebody's", 2, []func(*dhcpv4.DHCPv4){wants(a)}, "NAK"},
+		{"reboot with the gateway's", 2, []func(*dhcpv4.DHCPv4){wants("172.31.0.1")}, "NAK"},
+		{"reboot with a host's", 2, []func(*dhcpv4.DHCPv4){wants("172.31.0.23")}, "NAK"},
+		{"reboot outside the pool", 2, []func(*dhcpv4.DHCPv4){wants("172.31.0.99")}, "NAK"},
+		{"rebinding another network's", 2, []func(*dhcpv4.DHCPv4){uses("10.0.0.5")}, "NAK"},
+		{"rebinding somebody's", 2, []func(*dhcpv4.DHCPv4){uses(a)}, "NAK"},
+		{"reboot of an address that we don't remember", 2, []func(*dhcpv4.DHCPv4){wants(other)}, "ACK " + other},
+		{"another server's offer", 3, []func(*dhcpv4.DHCPv4){wants("172.31.0.102"), serverID("172.31.0.2")}, "silence"},
+		{"nothing asked for", 3, nil, "silence"},
+		{"a static host with a pool address", 0x23, []func(*dhcpv4.DHCPv4){wants("172.31.0.102")}, "NAK"},
+	} {
+		r := h.send(mac(tt.mac), dhcpv4.MessageTypeRequest, tt.change...)
+		h.want(tt.name, words(r), tt.want)
+		if r != nil && words(r) == "NAK" && (r.MAC != ether.Broadcast || r.Dst.String() != "255.255.255.255:68" || r.Packet.Message() == "") {
+			t.Errorf("%s: NAK to %s at %s, saying %q", tt.name, r.Dst, r.MAC, r.Packet.Message())
+		}
+	}
+}
+
+func TestConflictCheck(t *testing.T) {
+	h := newHouse(t, home())
+	h.want("free", words(h.send(mac(1), dhcpv4.MessageTypeDiscover, wants("172.31.0.102"))), "OFFER 172.31.0.102")
+	if h.took != probeTries*probeGap {
+		t.Errorf("the offer took %v, want %v", h.took, probeTries*probeGap)
+	}
+	h.arp[ip("172.31.0.101")] = mac(0x99)
+	r := h.send(mac(2), dhcpv4.MessageTypeDiscover, wants("172.31.0.101"))
+	if words(r) == "silence" || words(r) == "OFFER 172.31.0.101" {
+		t.Errorf("an address in use: %s", words(r))
+	}
+	if st := h.e.Status(h.now)[0]; st.Quarantined != 1 {
+		t.Errorf("status %+v", st)
+	}
+	// The client itself may answer: it used the address before.
+	h.arp[ip("172.31.0.103")] = mac(3)
+	h.want("the client's own answer", words(h.send(mac(3), dhcpv4.MessageTypeDiscover, wants("172.31.0.103"))), "OFFER 172.31.0.103")
+	// B28c: a client claims an address of which the store lost the record, and
+	// somebody else answers for it.
+	h = newHouse(t, home())
+	h.arp[ip("172.31.0.101")] = mac(0x99)
+	h.want("claim of an address in use", words(h.send(mac(4), dhcpv4.MessageTypeRequest, wants("172.31.0.101"))), "NAK")
+	// It becomes free: after the quarantine it is given again.
+	delete(h.arp, ip("172.31.0.101"))
+	h.wait(quarantineFor + sweepEvery)
+	h.want("after the quarantine", words(h.send(mac(4), dhcpv4.MessageTypeDiscover, wants("172.31.0.101"))), "OFFER 172.31.0.101")
+	// A known address is offered at once.
+	a := h.get(mac(5))
+	h.send(mac(5), dhcpv4.MessageTypeDiscover)
+	h.want("a known client", words(h.last), "OFFER "+a)
+	if h.took != 0 {
+		t.Errorf("a known address took %v", h.took)
+	}
+}
+
+func TestDeclineReleaseInform(t *testing.T) {
+	h := newHouse(t, home())
+	a := h.get(mac(1))
+	h.send(mac(2), dhcpv4.MessageTypeDecline, wants(a), serverID("172.31.0.1"))
+	if h.disk[ip(a)].Duration == 0 {
+		t.Error("a stranger declined somebody's lease")
+	}
+	h.send(mac(1), dhcpv4.MessageTypeDecline, wants(a), serverID("172.31.0.1"))
+	if st := h.e.Status(h.now)[0]; h.disk[ip(a)].Duration != 0 || st.Quarantined != 1 || st.Leased != 0 {
+		t.Errorf("after DECLINE: %+v, %+v", h.disk[ip(a)], st)
+	}
+	b := h.get(mac(1))
+	if b == a {
+		t.Error("the declined address was given again")
+	}
+	h.send(mac(2), dhcpv4.MessageTypeRelease, uses(b), serverID("172.31.0.1"))
+	if h.disk[ip(b)].Duration == 0 {
+		t.Error("a stranger released somebody's lease")
+	}
+	h.send(mac(1), dhcpv4.MessageTypeRelease, uses(b), serverID("172.31.0.1"))
+	if h.disk[ip(b)].Duration != 0 {
+		t.Error("a released lease is on disk as if it were not")
+	}
+	h.want("after RELEASE", h.get(mac(1)), b)
+
+	r := h.send(mac(9), dhcpv4.MessageTypeInform, uses("172.31.0.9"), option(55, 6, 51, 15))
+	h.want("INFORM", words(r), "ACK 0.0.0.0")
+	if r.Packet.Options.Has(dhcpv4.OptionIPAddressLeaseTime) || len(r.Packet.DNS()) != 1 || r.Dst.String() != "172.31.0.9:68" {
+		t.Errorf("INFORM's ACK to %s: %v", r.Dst, r.Packet.Options)
+	}
+	h.want("INFORM from elsewhere", words(h.send(mac(9), dhcpv4.MessageTypeInform, uses("10.0.0.9"))), "silence")
+}
+
+// B26c: a host's address was another's before it was reserved.
+func TestAddressReservedWhileLeased(t *testing.T) {
+	l := home()
+	h := newHouse(t, l)
+	h.want("holder", h.get(mac(1), wants("172.31.0.100")), "172.31.0.100")
+	l.Hosts = append(l.Hosts, Host{Name: "tv", Addr: ip("172.31.0.100"), MAC: []string{mac(0x77).String()}})
+	if err := h.e.Configure(Config{LANs: []LAN{l}}); err != nil {
+		t.Fatal(err)
+	}
+	pool := h.get(mac(0x77))
+	if pool == "172.31.0.100" || pool == "nothing" {
+		t.Errorf("tv has %s while another has its address", pool)
+	}
+	h.wait(6 * time.Hour)
+	h.want("holder renews", words(h.send(mac(1), dhcpv4.MessageTypeRequest, uses("172.31.0.100"))), "NAK")
+	if a := h.get(mac(1)); a == "172.31.0.100" {
+		t.Error("the holder has tv's address again")
+	}
+	h.wait(7 * time.Hour) // the old lease ends
+	h.want("tv renews", words(h.send(mac(0x77), dhcpv4.MessageTypeRequest, uses(pool))), "NAK")
+	h.want("tv", h.get(mac(0x77)), "172.31.0.100")
+	if h.disk[ip("172.31.0.100")].Host != "tv" {
+		t.Errorf("on disk: %+v", h.disk[ip("172.31.0.100")])
+	}
+}
+
+// B26e: one host, two cards, both alive.
+func TestTwoCards(t *testing.T) {
+	h := newHouse(t, home())
+	h.want("first card", h.get(mac(0x51)), "172.31.0.50")
+	pool := h.get(mac(0x52))
+	if pool == "172.31.0.50" || pool == "nothing" {
+		t.Errorf("second card: %s", pool)
+	}
+	h.want("second card renews", words(h.send(mac(0x52), dhcpv4.MessageTypeRequest, uses(pool))), "ACK "+pool)
+	h.want("first card renews", words(h.send(mac(0x51), dhcpv4.MessageTypeRequest, uses("172.31.0.50"))), "ACK 172.31.0.50")
+	h.send(mac(0x51), dhcpv4.MessageTypeRelease, uses("172.31.0.50"))
+	h.want("second card, the first gone", h.get(mac(0x52)), "172.31.0.50")
+	if h.disk[ip(pool)].Duration != 0 {
+		t.Error("the second card has two leases")
+	}
+	// The same card under another client identifier: another system on it.
+	h.want("another system", h.get(mac(0x52), option(61, 0xff, 1, 2, 3)), "172.31.0.50")
+}
+
+// B28 a, b: a restart; B16: a clock that was wrong.
+func TestRestart(t *testing.T) {
+	h := newHouse(t, home())
+	had := map[byte]string{}
+	for n := range byte(4) {
+		had[n] = h.get(mac(n))
+	}
+	h.wait(time.Hour)
+	h.restart(home())
+	for n, a := range had {
+		h.want("renewal after a restart", words(h.send(mac(n), dhcpv4.MessageTypeRequest, uses(a))), "ACK "+a)
+	}
+	h.want("reboot after a restart", words(h.send(mac(2), dhcpv4.MessageTypeRequest, wants(had[2]))), "ACK "+had[2])
+	h.want("a newcomer after a restart", h.get(mac(9)), "nothing")
+
+	for name, clock := range map[string]state.Clock{
+		"another boot, in 1970":        {Wall: time.Unix(60, 0), Boot: "another", Up: time.Minute},
+		"another boot, in 2096":        {Wall: h.clock.Wall.AddDate(70, 0, 0), Boot: "another", Up: time.Minute},
+		"this boot, the clock at 1970": {Wall: time.Unix(60, 0), Boot: "this boot", Up: h.clock.Up + h.now.Sub(h.began)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := newHouse(t, home())
+			g.clock = clock
+			g.disk = map[netip.Addr]state.Lease{}
+			for a, l := range h.disk {
+				g.disk[a] = l
+			}
+			g.restart(home())
+			for n, a := range had {
+				g.want("renewal", words(g.send(mac(n), dhcpv4.MessageTypeRequest, uses(a))), "ACK "+a)
+			}
+		})
+	}
+	// A store that was lost: what clients claim is honoured.
+	g := newHouse(t, home())
+	for n, a := range had {
+		g.want("renewal with an empty store", words(g.send(mac(n), dhcpv4.MessageTypeRequest, uses(a))), "ACK "+a)
+	}
+}
+
+func TestOptions(t *testing.T) {
+	l := home()
+	l.MTU = 1492
+	l.Options = []Option{{Code: 42, Data: []byte{172, 31, 0, 1}}, {Code: 15, Data: []byte("house.example")}, {Code: 3}, {Code: 54, Data: []byte{1, 2, 3, 4}}}
+	h := newHouse(t, l)
+	codes := func(r *Reply) (c []int) {
+		for k := range r.Packet.Options {
+			c = append(c, int(k))
+		}
+		slices.Sort(c)
+		return c
+	}
+	r := h.send(mac(1), dhcpv4.MessageTypeDiscover, option(55, 15, 6, 3, 42, 249))
+	if diff := cmp.Diff([]int{1, 6, 15, 42, 51, 53, 54}, codes(r)); diff != "" {
+		t.Errorf("asked for 15, 6, 3, 42, 249: -want +got\n%s", diff)
+	}
+	if r.Packet.DomainName() != "house.example" || r.Packet.ServerIdentifier().String() != "172.31.0.1" {
+		t.Errorf("options %v", r.Packet.Options)
+	}
+	r = h.send(mac(2), dhcpv4.MessageTypeDiscover)
+	if diff := cmp.Diff([]int{1, 6, 15, 26, 28, 42, 51, 53, 54, 58, 59}, codes(r)); diff != "" {
+		t.Errorf("asked for nothing in particular: -want +got\n%s", diff)
+	}
+	if got := fmt.Sprint(r.Packet.SubnetMask(), r.Packet.BroadcastAddress(), r.Packet.IPAddressLeaseTime(0), r.Packet.IPAddressRenewalTime(0)); got != "ffffff00 172.31.0.255 12h0m0s 6h0m0s" {
+		t.Errorf("values %s", got)
+	}
+	r = h.send(mac(3), dhcpv4.MessageTypeDiscover, option(61, 1, 2, 3), option(82, 1, 2, 'x', 'y'), option(51, 0, 0, 1, 0), option(55, 1, 12))
+	if !slices.Equal(r.Packet.Options.Get(dhcpv4.OptionClientIdentifier), []byte{1, 2, 3}) || !slices.Equal(r.Packet.Options[82], []byte{1, 2, 'x', 'y'}) {
+		t.Errorf("61 and 82 don't come back: %v", r.Packet.Options)
+	}
+	if d := r.Packet.IPAddressLeaseTime(0); d != 256*time.Second {
+		t.Errorf("asked for 256 s, offered %v", d)
+	}
+	if d := h.send(mac(3), dhcpv4.MessageTypeDiscover, option(51, 0, 0, 0, 1)).Packet.IPAddressLeaseTime(0); d != shortest {
+		t.Errorf("asked for a second, offered %v", d)
+	}
+	if n := h.send(mac(0x23), dhcpv4.MessageTypeDiscover, option(55, 12)).Packet.HostName(); n != "store" {
+		t.Errorf("nas is told that it is called %q", n)
+	}
+	// No room for all: what comes first in the client's list.
+	l.Options = []Option{{Code: 200, Data: make([]byte, 500)}, {Code: 201, Data: make([]byte, 500)}}
+	h = newHouse(t, l)
+	r = h.send(mac(1), dhcpv4.MessageTypeDiscover, option(55, 200, 201, 3))
+	if r.Packet.Options.Has(dhcpv4.GenericOptionCode(200)) || r.Packet.Options.Has(dhcpv4.GenericOptionCode(201)) || len(r.Packet.Router()) != 1 {
+		t.Errorf("576 bytes and %v", codes(r))
+	}
+	r = h.send(mac(1), dhcpv4.MessageTypeDiscover, option(55, 200, 201, 3), option(57, 3, 0xe8))
+	if !r.Packet.Options.Has(dhcpv4.GenericOptionCode(200)) || r.Packet.Options.Has(dhcpv4.GenericOptionCode(201)) || len(r.Packet.Router()) != 1 {
+		t.Errorf("1000 bytes and %v", codes(r))
+	}
+}
+
+func TestWhereRepliesGo(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		change []func(*dhcpv4.DHCPv4)
+		mac    ether.MAC
+		dst    string
+	}{
+		{"to a client without an address", nil, mac(1), "172.31.0.102:68"},
+		{"to one that wants broadcasts", []func(*dhcpv4.DHCPv4){func(p *dhcpv4.DHCPv4) { p.SetBroadcast() }}, ether.Broadcast, "255.255.255.255:68"},
+		{"to a relay", []func(*dhcpv4.DHCPv4){func(p *dhcpv4.DHCPv4) { p.GatewayIPAddr = net.IP{172, 31, 0, 7} }}, mac(1), "172.31.0.7:67"},
+	} {
+		h := newHouse(t, home())
+		r := h.send(mac(1), dhcpv4.MessageTypeDiscover, append(tt.change, wants("172.31.0.102"))...)
+		if r == nil || r.MAC != tt.mac || r.Dst.String() != tt.dst {
+			t.Errorf("%s: %+v, want %s at %s", tt.name, r, tt.dst, tt.mac)
+		}
+	}
+	h := newHouse(t, home())
+	for name, change := range map[string]func(*dhcpv4.DHCPv4){
+		"a relay of another network": func(p *dhcpv4.DHCPv4) { p.GatewayIPAddr = net.IP{10, 0, 0, 7} },
+		"a reply":                    func(p *dhcpv4.DHCPv4) { p.OpCode = dhcpv4.OpcodeBootReply },
+		"no Ethernet":                func(p *dhcpv4.DHCPv4) { p.HWType = 6 },
+		"a short address":            func(p *dhcpv4.DHCPv4) { p.ClientHWAddr = p.ClientHWAddr[:3] },
+		"a group's address":          func(p *dhcpv4.DHCPv4) { p.ClientHWAddr = net.HardwareAddr{1, 0, 0, 0, 0, 1} },
+		"nobody's address":           func(p *dhcpv4.DHCPv4) { p.ClientHWAddr = make(net.HardwareAddr, 6) },
+		"BOOTP":                      func(p *dhcpv4.DHCPv4) { p.Options.Del(dhcpv4.OptionDHCPMessageType) },
+	} {
+		h.want(name, words(h.send(mac(1), dhcpv4.MessageTypeDiscover, change)), "silence")
+	}
+}
+
+func TestRapidCommit(t *testing.T) {
+	h := newHouse(t, home())
+	r := h.send(mac(1), dhcpv4.MessageTypeDiscover, option(80))
+	if r == nil || r.Packet.MessageType() != dhcpv4.MessageTypeAck || r.Keep == nil || !r.Packet.Options.Has(dhcpv4.OptionRapidCommit) {
+		t.Fatalf("%s, want an ACK that is kept and has option 80", words(r))
+	}
+}
+
+func TestOneLeasePerClient(t *testing.T) {
+	h := newHouse(t, home())
+	a := h.get(mac(1))
+	l := home()
+	l.Pool = []Range{{ip("172.31.0.200"), ip("172.31.0.210")}}
+	if err := h.e.Configure(Config{LANs: []LAN{l}}); err != nil {
+		t.Fatal(err)
+	}
+	h.want("renewal out of the new pool", words(h.send(mac(1), dhcpv4.MessageTypeRequest, uses(a))), "NAK")
+	b := h.get(mac(1))
+	if !strings.HasPrefix(b, "172.31.0.2") || h.disk[ip(a)].Duration != 0 {
+		t.Errorf("has %s; before: %+v", b, h.disk[ip(a)])
+	}
+}
+
+// Whoever asks how often: memory is bounded, and who has a lease keeps it.
+func TestFlood(t *testing.T) {
+	h := newHouse(t, home())
+	a := h.get(mac(1))
+	p := &dhcpv4.DHCPv4{OpCode: dhcpv4.OpcodeBootRequest, HWType: 1, Options: dhcpv4.Options{}}
+	for n := range 20_000 {
+		p.ClientHWAddr = net.HardwareAddr{2, 1, 0, byte(n >> 16), byte(n >> 8), byte(n)}
+		p.UpdateOption(dhcpv4.OptMessageType([]dhcpv4.MessageType{1, 3, 4, 7}[n%4]))
+		option(50, 172, 31, 0, byte(n))(p)
+		option(54, 172, 31, 0, 1)(p)
+		option(61, make([]byte, 200)...)(p)
+		p.ClientIPAddr = net.IP{172, 31, 0, byte(n)}
+		h.do(h.e.Handle(h.now, "home", p, mac(9)))
+		if n%100 == 0 {
+			h.wait(time.Second)
+		}
+	}
+	s := h.e.scopes["home"]
+	if len(h.e.probes) > maxProbes || len(s.offers) > 6 || len(s.bindings) > 6 || len(s.quarantine) > 6 || len(s.byClient) > 20 {
+		t.Errorf("%d probes, %d offers, %d bindings, %d in quarantine, %d clients", len(h.e.probes), len(s.offers), len(s.bindings), len(s.quarantine), len(s.byClient))
+	}
+	h.want("renewal", words(h.send(mac(1), dhcpv4.MessageTypeRequest, uses(a))), "ACK "+a)
+}
+
+func TestConfigureRefuses(t *testing.T) {
+	for name, change := range map[string]func(*LAN){
+		"no MAC":           func(l *LAN) { l.MAC = "" },
+		"IPv6":             func(l *LAN) { l.Address = netip.MustParsePrefix("fd00::1/64") },
+		"no lease time":    func(l *LAN) { l.Lease = 0 },
+		"pool wrong round": func(l *LAN) { l.Pool[0].From, l.Pool[0].To = l.Pool[0].To, l.Pool[0].From },
+		"pool of nothing":  func(l *LAN) { l.Pool[0] = Range{} },
+		"a host's MAC":     func(l *LAN) { l.Hosts[0].MAC = []string{"nas"} },
+	} {
+		l := home()
+		change(&l)
+		e := New(time.Now(), state.Clock{})
+		if err := e.Configure(Config{LANs: []LAN{l}}); err == nil || !strings.Contains(err.Error(), "LAN home") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestHostname(t *testing.T) {
+	for in, want := range map[string]string{
+		"nas": "nas", "NAS.local": "nas", "Anna's iPhone": "annas-iphone", "under_score": "under-score", "-x-": "x", "...": "", "": "",
+		"\x00\xff\n": "", "a\nb": "ab", "büro": "bro", strings.Repeat("a", 70): strings.Repeat("a", 63), strings.Repeat("a", 62) + "-b": strings.Repeat("a", 62),
+	} {
+		if got := label([]byte(in)); got != want {
+			t.Errorf("%q became %q, want %q", in, got, want)
+		}
+	}
+	p := &dhcpv4.DHCPv4{Options: dhcpv4.Options{}}
+	for _, tt := range []struct{ in, want string }{
+		{"\x00\x00\x00pc.example", "pc"},
+		{"\x04\x00\x00\x02pc\x07example\x00", "pc"},
+		{"\x04\x00\x00\x20pc", ""},
+		{"\x04\x00\x00", ""},
+		{"\x04", ""},
+	} {
+		p.UpdateOption(dhcpv4.OptGeneric(dhcpv4.OptionFQDN, []byte(tt.in)))
+		if got := hostname(p); got != tt.want {
+			t.Errorf("option 81 %q became %q, want %q", tt.in, got, tt.want)
+		}
+	}
+}
+
+// Whatever comes, whenever: no panic, nothing given twice, and replies that
+// parse.
+func FuzzHandle(f *testing.F) {
+	seed := func(t dhcpv4.MessageType, change ...func(*dhcpv4.DHCPv4)) {
+		m := mac(1)
+		p := &dhcpv4.DHCPv4{OpCode: dhcpv4.OpcodeBootRequest, HWType: 1, ClientHWAddr: m[:], Options: dhcpv4.Options{}}
+		p.UpdateOption(dhcpv4.OptMessageType(t))
+		for _, c := range change {
+			c(p)
+		}
+		f.Add(p.ToBytes(), byte(3))
+	}
+	seed(1, option(55, 1, 3, 6), option(57, 2, 0), option(61, 1, 2, 3), option(81, 4, 0, 0, 2, 'p', 'c'))
+	seed(1, option(80), option(82, 1, 2, 3, 4))
+	seed(3, wants("172.31.0.100"))
+	seed(3, uses("172.31.0.100"), option(51, 0xff, 0xff, 0xff, 0xff))
+	seed(4, wants("172.31.0.100"))
+	seed(7, uses("172.31.0.100"))
+	seed(8, uses("172.31.0.9"))
+	f.Fuzz(func(t *testing.T, b []byte, gap byte) {
+		p, err := dhcpv4.FromBytes(b)
+		if err != nil {
+			return
+		}
+		h := newHouse(t, home())
+		had := h.get(mac(0x40))
+		for n := range 6 {
+			h.do(h.e.Handle(h.now, "home", p, mac(1)))
+			h.wait(time.Duration(gap) * time.Duration(n) * 10 * time.Millisecond)
+			if n == 2 && len(p.ClientHWAddr) > 0 {
+				p.ClientHWAddr[len(p.ClientHWAddr)-1]++
+			}
+		}
+		if len(p.ClientHWAddr) == 6 && ether.MAC(p.ClientHWAddr) != mac(0x40) && p.Options.Get(dhcpv4.OptionClientIdentifier) == nil && p.MessageType() != dhcpv4.MessageTypeRelease {
+			if b := h.e.scopes["home"].bindings[ip(had)]; b.lease.MAC != mac(0x40).String() {
+				t.Errorf("%s went from a client that has it to %s", had, b.lease.MAC)
+			}
+		}
+	})
+}

@@ -1,0 +1,433 @@
+package dhcpd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"reflect"
+	"time"
+
+	"github.com/insomniacslk/dhcp/dhcpv4"
+	"golang.org/x/sync/errgroup"
+
+	"weir/internal/ether"
+	"weir/internal/state"
+	"weir/internal/worker"
+)
+
+// Worker is the server of all LANs. It takes Order and sends Report.
+var Worker = worker.Kind{Name: "dhcpd", Run: Run}
+
+// maxWaiting bounds the replies that wait for their leases to be on disk. What
+// comes on top is dropped: the client asks again.
+const maxWaiting = 512
+
+// maxLogged is how many events are logged in logEvery: who floods the server
+// does not flood the log.
+const (
+	maxLogged = 100
+	logEvery  = 10 * time.Second
+)
+
+// statusEvery is how often a changed Status is told.
+const statusEvery = 2 * time.Second
+
+// order is a message of the parent.
+type order struct {
+	Order
+	files []*os.File
+}
+
+// port is what a LAN is served by.
+type port struct {
+	link      string
+	dhcp, arp *ether.Conn
+	udp       *os.File
+	probing   bool // arp lets frames in
+	stop      func()
+}
+
+// frame is what came in on a LAN: one of the two.
+type frame struct {
+	lan    string
+	packet *dhcpv4.DHCPv4
+	from   ether.MAC
+	arp    *ether.ARP
+}
+
+// server is a running Worker.
+type server struct {
+	parent *worker.Conn
+	log    *slog.Logger
+	engine *Engine
+	ports  map[string]*port
+	frames chan frame
+
+	// Leases on their way to the disk, with the replies that wait for them: the
+	// batch that the parent has (id), and what came since.
+	id      uint64
+	batch   []keep // nil: the parent has none
+	waiting []keep
+	replies int // among waiting
+
+	logged     int // events in this logEvery
+	suppressed int
+	logFrom    time.Time
+
+	status []Status
+	tell   time.Time // not before
+}
+
+// keep is a lease that has to be on disk before its reply, if any, leaves.
+type keep struct {
+	lease state.Lease
+	reply *Reply
+}
+
+// Run is the worker's life: see worker.Kind.
+func Run(ctx context.Context, parent *worker.Conn, log *slog.Logger) error {
+	clock, err := state.ReadClock()
+	if err != nil {
+		return err
+	}
+	s := &server{
+		parent: parent, log: log, engine: New(time.Now(), clock),
+		ports: map[string]*port{}, frames: make(chan frame),
+	}
+	orders := make(chan order)
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error {
+		for {
+			var o order
+			files, err := parent.Recv(&o.Order)
+			if err != nil {
+				return err
+			}
+			o.files = files
+			select {
+			case orders <- o:
+			case <-ctx.Done():
+				closeAll(files)
+				return ctx.Err()
+			}
+		}
+	})
+	g.Go(func() error {
+		defer parent.Close() // Recv returns
+		return s.loop(ctx, orders)
+	})
+	return g.Wait()
+}
+
+func (s *server) loop(ctx context.Context, orders <-chan order) error {
+	defer func() {
+		for _, p := range s.ports {
+			p.stop()
+		}
+	}()
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		now := time.Now()
+		var out Out
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case o := <-orders:
+			if err := s.obey(ctx, o); err != nil {
+				return err
+			}
+		case f := <-s.frames:
+			now = time.Now()
+			if f.arp != nil {
+				out = s.engine.ARP(now, f.lan, *f.arp)
+			} else {
+				out = s.engine.Handle(now, f.lan, f.packet, f.from)
+			}
+		case <-timer.C:
+			now = time.Now()
+			out = s.engine.Tick(now)
+		}
+		if err := s.do(ctx, now, out); err != nil {
+			return err
+		}
+		timer.Reset(time.Until(s.engine.Next()))
+	}
+}
+
+// obey takes a message of the parent.
+func (s *server) obey(ctx context.Context, o order) error {
+	switch {
+	case o.Config != nil:
+		if err := s.engine.Configure(*o.Config); err != nil {
+			closeAll(o.files)
+			return err
+		}
+		return s.take(ctx, *o.Config, o.files)
+	case o.Kept != nil:
+		return s.kept(ctx, *o.Kept)
+	}
+	s.engine.Load(time.Now(), o.Leases)
+	return nil
+}
+
+// take makes the served LANs those of the configuration.
+func (s *server) take(ctx context.Context, cfg Config, files []*os.File) (err error) {
+	defer func() { closeAll(files) }() // those not taken
+	served := map[string]bool{}
+	for _, l := range cfg.LANs {
+		served[l.Name] = true
+		n := len(l.Sockets)
+		if n > len(files) {
+			return fmt.Errorf("LAN %s: %d files came for the sockets %q", l.Name, len(files), l.Sockets)
+		}
+		mine := files[:n]
+		files = files[n:]
+		old := s.ports[l.Name]
+		switch {
+		case n == 0 && (old == nil || old.link != l.Link):
+			return fmt.Errorf("LAN %s: no sockets came, and there are none on %s", l.Name, l.Link)
+		case n == 0:
+			continue
+		case old != nil:
+			old.stop()
+			delete(s.ports, l.Name)
+		}
+		p, err := s.open(ctx, l, mine)
+		if err != nil {
+			return err
+		}
+		s.ports[l.Name] = p
+	}
+	for name, p := range s.ports {
+		if !served[name] {
+			p.stop()
+			delete(s.ports, name)
+		}
+	}
+	return nil
+}
+
+// open starts to read a LAN's sockets.
+func (s *server) open(ctx context.Context, l LAN, files []*os.File) (*port, error) {
+	p := &port{link: l.Link}
+	var err error
+	for i, name := range l.Sockets {
+		switch name {
+		case SocketDHCP:
+			p.dhcp, err = ether.NewConn(files[i])
+		case SocketARP:
+			p.arp, err = ether.NewConn(files[i])
+		case SocketUDP:
+			p.udp = files[i]
+		default:
+			err = fmt.Errorf("no socket is called %q here", name)
+		}
+		if err != nil {
+			closeAll(files)
+			return nil, fmt.Errorf("take the sockets of LAN %s: %w", l.Name, err)
+		}
+	}
+	if p.dhcp == nil || p.arp == nil || p.udp == nil {
+		closeAll(files)
+		return nil, fmt.Errorf("LAN %s: sockets %q came, and all of %s, %s, %s are needed", l.Name, l.Sockets, SocketDHCP, SocketARP, SocketUDP)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var g errgroup.Group
+	g.Go(func() error { return s.readDHCP(ctx, l.Name, p.dhcp) })
+	g.Go(func() error { return s.readARP(ctx, l.Name, p.arp) })
+	p.stop = func() {
+		cancel()
+		_ = g.Wait() // what they end with was logged
+		_ = errors.Join(p.dhcp.Close(), p.arp.Close(), p.udp.Close())
+	}
+	return p, nil
+}
+
+func (s *server) readDHCP(ctx context.Context, lan string, conn *ether.Conn) error {
+	b := make([]byte, ether.MaxFrame)
+	for {
+		raw, partial, err := conn.Read(ctx, b)
+		if err != nil {
+			return s.ended(ctx, lan, err)
+		}
+		u, err := ether.ParseUDP(raw, partial)
+		if err != nil {
+			s.log.Debug("frame to the DHCP server's port", "lan", lan, "err", err)
+			continue
+		}
+		p, err := dhcpv4.FromBytes(u.Payload)
+		if err != nil {
+			s.log.Debug("message to the DHCP server", "lan", lan, "mac", u.SrcMAC.String(), "err", err)
+			continue
+		}
+		select {
+		case s.frames <- frame{lan: lan, packet: p, from: u.SrcMAC}:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func (s *server) readARP(ctx context.Context, lan string, conn *ether.Conn) error {
+	b := make([]byte, ether.MaxFrame)
+	for {
+		raw, _, err := conn.Read(ctx, b)
+		if err != nil {
+			return s.ended(ctx, lan, err)
+		}
+		a, err := ether.ParseARP(raw)
+		if err != nil {
+			continue
+		}
+		select {
+		case s.frames <- frame{lan: lan, arp: &a}:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// ended says why a socket is read no more. The others go on; the parent sends
+// new ones when the link is there again.
+func (s *server) ended(ctx context.Context, lan string, err error) error {
+	if ctx.Err() == nil {
+		s.log.Error("a socket of the DHCP server broke", "lan", lan, "err", err)
+	}
+	return err
+}
+
+// do carries out what the engine wants.
+func (s *server) do(ctx context.Context, now time.Time, out Out) error {
+	s.say(ctx, now, out.Events)
+	for lan, p := range s.ports {
+		if probing := s.engine.Probing(lan); probing != p.probing {
+			filter := ether.Nothing()
+			if probing {
+				filter = ether.ARPReplies()
+			}
+			if err := p.arp.SetFilter(filter); err != nil {
+				s.log.Warn("addresses are offered without a check", "lan", lan, "err", err)
+			}
+			p.probing = probing
+		}
+	}
+	for _, q := range out.Probes {
+		if p := s.ports[q.LAN]; p != nil {
+			s.sent(q.LAN, "ARP probe", p.arp.Write(ctx, ether.Probe(s.engine.scope(q.LAN).mac, q.Addr).Frame()))
+		}
+	}
+	for _, l := range out.Keep {
+		if len(s.waiting) < 16*maxWaiting { // a lease's end, untold, is only honoured for longer
+			s.waiting = append(s.waiting, keep{lease: l})
+		}
+	}
+	for _, r := range out.Replies {
+		switch {
+		case r.Keep == nil:
+			s.send(ctx, r)
+		case s.replies < maxWaiting:
+			s.replies++
+			s.waiting = append(s.waiting, keep{*r.Keep, &r})
+		}
+	}
+	return s.report(now)
+}
+
+// say logs events.
+func (s *server) say(ctx context.Context, now time.Time, events []Event) {
+	if now.Sub(s.logFrom) >= logEvery {
+		if s.suppressed > 0 {
+			s.log.Warn("more happened at the DHCP server than is logged", "events", s.suppressed)
+		}
+		s.logFrom, s.logged, s.suppressed = now, 0, 0
+	}
+	for _, ev := range events {
+		if !s.log.Enabled(ctx, ev.Level) {
+			continue
+		}
+		if s.logged++; s.logged > maxLogged {
+			s.suppressed++
+			continue
+		}
+		attrs := []slog.Attr{slog.String("lan", ev.LAN), slog.String("mac", ev.MAC)}
+		if ev.Addr.IsValid() {
+			attrs = append(attrs, slog.String("addr", ev.Addr.String()))
+		}
+		if ev.Name != "" {
+			attrs = append(attrs, slog.String("name", ev.Name))
+		}
+		s.log.LogAttrs(ctx, ev.Level, ev.Text, append(attrs, slog.String("why", ev.Why))...)
+	}
+}
+
+// report tells the parent what there is to keep, one batch at a time, and how
+// the LANs are doing.
+func (s *server) report(now time.Time) error {
+	var r Report
+	if s.batch == nil && len(s.waiting) > 0 {
+		n := min(len(s.waiting), leasesPerOrder)
+		s.id++
+		s.batch, s.waiting = s.waiting[:n:n], s.waiting[n:]
+		r.ID = s.id
+		for _, k := range s.batch {
+			r.Keep = append(r.Keep, k.lease)
+			if k.reply != nil {
+				s.replies--
+			}
+		}
+	}
+	if !now.Before(s.tell) {
+		s.tell = now.Add(statusEvery)
+		if st := s.engine.Status(now); !reflect.DeepEqual(st, s.status) {
+			s.status, r.LANs = st, st
+		}
+	}
+	if r.ID == 0 && r.LANs == nil {
+		return nil
+	}
+	return s.parent.Send(r)
+}
+
+// kept answers the clients whose leases are on disk.
+func (s *server) kept(ctx context.Context, k Kept) error {
+	if s.batch == nil || k.ID != s.id {
+		return fmt.Errorf("the parent kept batch %d, and %d is under way", k.ID, s.id)
+	}
+	batch := s.batch
+	s.batch = nil
+	for _, b := range batch {
+		if k.Err == "" {
+			s.engine.Kept(b.lease)
+		}
+		if b.reply != nil {
+			s.send(ctx, *b.reply)
+		}
+	}
+	return nil
+}
+
+func (s *server) send(ctx context.Context, r Reply) {
+	p := s.ports[r.LAN]
+	if p == nil {
+		return // the LAN is not served any more
+	}
+	scope := s.engine.scope(r.LAN)
+	u := ether.UDP{
+		SrcMAC: scope.mac, DstMAC: r.MAC,
+		Src:     netip.AddrPortFrom(scope.lan.Address.Addr(), dhcpv4.ServerPort),
+		Dst:     r.Dst,
+		Payload: r.Packet.ToBytes(),
+	}
+	s.sent(r.LAN, r.Packet.MessageType().String(), p.dhcp.Write(ctx, u.Frame()))
+}
+
+// sent logs what could not be sent: whoever waits for it asks again.
+func (s *server) sent(lan, what string, err error) {
+	if err != nil {
+		s.log.Warn("a message of the DHCP server was not sent", "lan", lan, "message", what, "err", err)
+	}
+}
