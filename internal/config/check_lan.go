@@ -27,7 +27,6 @@ func (c *checker) checkLAN(h *house, i int) {
 		}
 	}
 	c.checkPool(n, l)
-	c.checkDestinations(h, n, "reach", Allow)
 	a := n.child("advertise")
 	for _, it := range a.items("prefix") {
 		p, _ := it.val.(netip.Prefix)

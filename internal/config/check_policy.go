@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"net/netip"
 	"slices"
 	"strings"
 )
@@ -52,7 +51,9 @@ func (c *checker) checkRules(h *house) {
 			}
 		}
 		c.checkFamilies(h, n, r)
-		c.checkDestinations(h, n, "to", r.Verb)
+		if r.Verb != Allow {
+			c.checkDestinations(h, n)
+		}
 		if r.Verb == Allow {
 			c.checkAllowFromWAN(h, n, r)
 		}
@@ -90,25 +91,19 @@ func (c *checker) checkFamilies(h *house, n *node, r *Rule) {
 	}
 }
 
-// checkDestinations looks at hosts that connections go to: on the way there a
-// packet does not carry the host's MAC, so that it takes a fixed address to know it.
-func (c *checker) checkDestinations(h *house, n *node, key string, verb Verb) {
-	for _, it := range n.items(key) {
+// checkDestinations notes a refusal of connections to a host that has no fixed
+// address: its addresses are those it was seen to use, by its MAC.
+func (c *checker) checkDestinations(h *house, n *node) {
+	for _, it := range n.items("to") {
 		p, _ := it.val.(Place)
 		for _, to := range h.Expand([]Place{p}) {
 			host, hn := h.hostNode(to.Ref)
-			if host == nil || hn.bad("address") {
+			if host == nil || hn.bad("address") || hn.said("address") != nil {
 				continue
 			}
-			if hn.said("address") == nil {
-				c.err(it.at, fmt.Sprintf("Connections to it are known by its address: give it one in %s.", line(hn.at(), it.at)), "host %q has no fixed address", host.Name)
-				break
-			}
-			six := len(host.Token) > 0 || slices.ContainsFunc(host.Address, netip.Addr.Is6)
-			if verb != Allow && !six && h.LAN(host.LAN).Advertise.Enabled {
-				c.note(it.at, fmt.Sprintf("It has no fixed one. In %s: address = [\"%s\", \"::23\"], and let the device take that one.", line(hn.at(), it.at), host.Address[0]),
-					"%s does not stop IPv6 to host.%s", n.called(), host.Name)
-			}
+			c.note(it.at, fmt.Sprintf("It has no fixed address, and others are known once it has used them. For certainty give it one in %s.", line(hn.at(), it.at)),
+				"%s stops connections to host.%s as soon as it was seen", n.called(), host.Name)
+			break
 		}
 	}
 }

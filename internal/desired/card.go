@@ -56,7 +56,7 @@ func (b *build) card(h ruleset.House, w wan) Namespace {
 	if w.cfg.IPv6.Method == config.MethodNone {
 		off = "1"
 	}
-	n.sysctls(ipv6conf(port, "disable_ipv6"), off, ipv6conf(port, "accept_ra"), ra[0], ipv6conf(port, "autoconf"), ra[1])
+	n.sysctls(ipv6conf(port, "disable_ipv6"), off, ipv6conf(port, "accept_ra"), ra[0], ipv6conf(port, "autoconf"), ra[1], ipv6conf(port, "use_tempaddr"), "0")
 	n.line(port, w.v4)
 	n.line(port, w.v6)
 	return n

@@ -25,6 +25,13 @@ func Card(h House, w WAN) Table {
 			own = append(own, a.String())
 		}
 		t.set("own"+f.digit, "set", "type "+f.typ, own)
+		var resolver, standIn []string
+		if h.standIn(w, f) && w.far(f).IsValid() {
+			resolver = append(resolver, fmt.Sprintf("%s : %s", w.far(f), w.resolver(f)))
+			standIn = append(standIn, fmt.Sprintf("%s : %s", w.resolver(f), w.far(f)))
+		}
+		t.set("resolver"+f.digit, "map", fmt.Sprintf("type %s : %s", f.typ, f.typ), resolver)
+		t.set("stand_in"+f.digit, "map", fmt.Sprintf("type %s : %s", f.typ, f.typ), standIn)
 		open[f] = !w.translates(f) && len(f.of(h.lanPrefixes())) > 0
 	}
 	lans := func(f family, side string) string {
@@ -33,6 +40,9 @@ func Card(h House, w WAN) Table {
 
 	arrive := t.chain("arrive", "filter hook prerouting priority -300; policy accept")
 	for _, f := range families() {
+		// A resolver whose address main has too, asked as the cable's far end.
+		// Nobody in the house means it by that address, so no state is needed.
+		arrive.add("resolver"+f.digit, "iifname", cable, "meta l4proto { 6, 17 } th dport 53", f.word, "daddr set", f.word, "daddr map @resolver"+f.digit)
 		arrive.add("own"+f.digit, "iifname", port, f.word, "daddr @own"+f.digit, "goto hand_over")
 		if open[f] {
 			arrive.add("lans"+f.digit, "iifname", port, lans(f, "daddr"), home())
@@ -91,6 +101,13 @@ func Card(h House, w WAN) Table {
 	// and for its answer.
 	t.chain("clamp", "filter hook postrouting priority -150; policy accept").
 		add("mss", "tcp flags & (syn | rst) == syn tcp option maxseg size set rt mtu")
+
+	// After routing: a packet that comes in with an address of this namespace
+	// as its source is a martian.
+	answer := t.chain("answer", "filter hook postrouting priority 100; policy accept")
+	for _, f := range families() {
+		answer.add("stand_in"+f.digit, "oifname", cable, "meta l4proto { 6, 17 } th sport 53", f.word, "saddr set", f.word, "saddr map @stand_in"+f.digit)
+	}
 	return t.table()
 }
 

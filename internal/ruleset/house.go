@@ -85,6 +85,16 @@ func (w WAN) resolver(f family) netip.Addr {
 	return netip.Addr{}
 }
 
+// standIn says whether main can't ask w's resolver by its own address: it has
+// that address itself, since the ISP uses the LAN's range. The cable's far end
+// stands in for it then, all the way to the line's namespace.
+func (h House) standIn(w WAN, f family) bool {
+	r := w.resolver(f)
+	return r.IsValid() && slices.ContainsFunc(h.LANs, func(l LAN) bool {
+		return slices.ContainsFunc(l.Addr, func(p netip.Prefix) bool { return p.Addr() == r })
+	})
+}
+
 func (h House) cables() []string {
 	out := make([]string, len(h.WANs))
 	for i, w := range h.WANs {

@@ -24,6 +24,7 @@ func Main(h House) Table {
 	m.translateOut()
 	m.through()
 	m.here()
+	m.leave()
 	m.zones()
 	return m.table.table()
 }
@@ -48,7 +49,7 @@ func (m *mainTable) sets() {
 			if len(own) > 0 && w.translates(f) {
 				source = append(source, fmt.Sprintf("%q : %s", w.Name, own[0]))
 			}
-			if r := w.resolver(f); r.IsValid() && w.far(f).IsValid() {
+			if r := w.resolver(f); r.IsValid() && w.far(f).IsValid() && !m.standIn(w, f) {
 				resolver = append(resolver, fmt.Sprintf("%s : %s", w.far(f), r))
 			}
 		}
@@ -298,6 +299,16 @@ func (m *mainTable) here() {
 			m.judge(rules, r, ".here", i, p)
 		}
 	}
+}
+
+// leave judges what the gateway itself sends: only whether the line still
+// knows the connection. The machine's own programs are told as clients are.
+func (m *mainTable) leave() {
+	if len(m.WANs) == 0 {
+		return
+	}
+	m.chain("leave", "filter hook output priority 0; policy accept").
+		add("invalid.self", "oifname", anyOf(m.cables()), "ct state invalid meta l4proto 6", m.counter("invalid.self"), "reject with tcp reset")
 }
 
 // perZone is a verdict map from link to chain: PREFIX.lan.NAME and PREFIX.wan.NAME.

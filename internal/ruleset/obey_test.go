@@ -159,9 +159,9 @@ func rows() []row {
 		{"camera asks DNS", "camera", "", "udp", "172.31.30.1", 53, "gateway:53 for 172.31.30.8"},
 		{"camera asks the time", "camera", "", "udp", "fd00:30::1", 123, "gateway:123 for fd00:30::8"},
 		{"camera asks the time, IPv4", "camera", "", "udp", "172.31.0.1", 123, "gateway:123 for 172.31.30.8"},
-		{"a line's resolver", "", "", "udp", "172.31.255.1", 53, "inet:53 for 198.51.100.10"},
+		{"a line's resolver, that has an address of ours", "", "", "udp", "172.31.255.1", 53, "isp1:53 for 198.51.100.10"},
+		{"a line's resolver, that has an address of ours, IPv6", "", "", "tcp", "fd00:ff::1", 53, "isp1:53 for 2001:db8:1::10"},
 		{"the other line's resolver", "", "", "tcp", "172.31.255.3", 53, "inet:53 for 203.0.113.10"},
-		{"a line's resolver, IPv6", "", "", "udp", "fd00:ff::1", 53, "inet:53 for 2001:db8:1::10"},
 		{"the other line's resolver, IPv6", "", "", "udp", "fd00:ff::3", 53, "inet:53 for 2001:db8:2::10"},
 
 		// Sources that cannot be.
@@ -206,6 +206,8 @@ func rowsOnLTE() []row {
 		{"hairpin by fiber", "pc", "", "tcp", "198.51.100.10", 80, "nas:80 for 172.31.0.1"},
 		{"fiber's resolver", "", "", "udp", "172.31.255.1", 53, "inet:53 for 198.51.100.10"},
 		{"fiber's resolver, IPv6", "", "", "tcp", "fd00:ff::1", 53, "inet:53 for 2001:db8:1::10"},
+		{"lte's resolver, that has an address of ours", "", "", "tcp", "172.31.255.3", 53, "isp2:53 for 203.0.113.10"},
+		{"lte's resolver, that has an address of ours, IPv6", "", "", "udp", "fd00:ff::3", 53, "isp2:53 for 2001:db8:2::10"},
 		{"unclaimed of fiber", "pc", "", "tcp", "198.51.100.10", 445, "refused"},
 	}
 }

@@ -32,7 +32,8 @@ func (w *world) special(round int) map[string]string {
 	)
 	for name, f := range map[string]func(int) error{
 		"the same peer by two lines that have one address": w.twins,
-		"a connection nobody knows, to the outside":        w.unknownOut,
+		"a connection nobody knows, to the outside":        func(int) error { return unknownOut("pc") },
+		"a connection nobody knows, of the gateway":        func(int) error { return unknownOut("") },
 		"a connection nobody knows, from outside":          w.unknownIn,
 		"a stray echo reply to the outside":                w.strayReply,
 		"a client without an address asks DHCP":            w.broadcast,
@@ -207,8 +208,8 @@ func forgetFlow(c net.Conn) error {
 
 // unknownOut says something on a connection whose entry is gone: a reset must
 // come at once.
-func (w *world) unknownOut(int) error {
-	c, err := dial("pc", "tcp", "", "192.0.2.80:7000")
+func unknownOut(ns string) error {
+	c, err := dial(ns, "tcp", "", "192.0.2.80:7000")
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"weir/internal/desired"
+	"weir/internal/ruleset"
 )
 
 // world is a house brought up among others, and all that can be asked of it.
@@ -30,11 +31,17 @@ func bringUp(t *testing.T) *world {
 	mustRun(t, "", worldScript)
 	c := parse(t, "house")
 	st := working(c)
-	for name, w := range st.WANs {
-		w.V4.DNS, w.V6.DNS = addrs("192.0.2.80"), addrs("2001:db8:80::80")
-		st.WANs[name] = w
+	// A line's resolver may have an address that is the gateway's own.
+	resolver := func(line, v4, v6 string) {
+		l := st.WANs[line]
+		l.V4.DNS, l.V6.DNS = addrs(v4), addrs(v6)
+		st.WANs[line] = l
 	}
+	resolver("fiber", "172.31.30.1", "fd00:30::1")
+	resolver("lte", "192.0.2.80", "2001:db8:80::80")
 	w := &world{servers: servers{heard: map[string]string{}}, gateway: newGateway(t), onFiber: desired.Build(c, st)}
+	resolver("fiber", "192.0.2.80", "2001:db8:80::80")
+	resolver("lte", "172.31.20.1", "fd00:20::1")
 	st.Use4, st.Use6 = "lte", "lte"
 	w.onLTE = desired.Build(c, st)
 	w.turn(t, w.onFiber)
@@ -52,6 +59,8 @@ func bringUp(t *testing.T) *world {
 	mustRun(t, "inet", "for a in 172.31.0.99/32 172.31.20.99/32 172.31.255.4/32 fd00::99/128 fd00:20::99/128; do ip addr add $a dev lo; done")
 
 	w.serve(t, "inet", []string{"192.0.2.80", "192.0.2.90", "2001:db8:80::80", "2001:db8:80::90"}, []int{25, 53, 7000})
+	w.serve(t, "isp1", []string{"172.31.30.1", "fd00:30::1"}, []int{53})
+	w.serve(t, "isp2", []string{"172.31.20.1", "fd00:20::1"}, []int{53})
 	w.serve(t, "nas", []string{"172.31.0.23", "fd00::23"}, []int{22, 80, 443, 445, 631, 5060, 8080, 9102, 9103, 10021, 30000, 30003, 30020})
 	w.serve(t, "pc", []string{"172.31.0.50", "fd00::50"}, []int{445})
 	w.serve(t, "guest", []string{"172.31.20.50", "fd00:20::50"}, []int{445})
@@ -131,7 +140,16 @@ func (w *world) use(line string) error {
 			fmt.Fprintf(&b, "ip route replace %s via %s dev %s src %s proto %d\n", r.Dst, r.Gateway, r.Link, r.Src, desired.RouteProto)
 		}
 	}
-	return errors.Join(run("", "set -e\n"+b.String()), forgetMTU("pc"))
+	errs := []error{run("", "set -e\n"+b.String()), forgetMTU("pc")}
+	for i, n := range d.Namespaces {
+		changed := n
+		changed.Table.Sets = slices.DeleteFunc(slices.Clone(n.Table.Sets), func(s ruleset.Set) bool {
+			j := slices.IndexFunc(w.onFiber.Namespaces[i].Table.Sets, func(o ruleset.Set) bool { return o.Name == s.Name })
+			return slices.Equal(s.Elements, w.onFiber.Namespaces[i].Table.Sets[j].Elements) && slices.Equal(s.Elements, w.onLTE.Namespaces[i].Table.Sets[j].Elements)
+		})
+		errs = append(errs, load(n.Name, elements(changed)))
+	}
+	return errors.Join(errs...)
 }
 
 // forget makes everyone find neighbours and path MTUs anew, and the gateway

@@ -71,6 +71,8 @@ isp 2 203.0.113.1 2001:db8:2::1
 # What lte has besides, and who asks for it there: one who has a neighbour's address of inet's, one of home's range.
 ip -n isp2 route add 198.51.100.99/32 dev gw; ip -n isp2 route add 172.31.0.200/32 dev gw; ip -n isp2 route add 172.31.30.200/32 dev gw; ip -n isp2 route add fd00::200/128 dev gw
 for a in 10.0.1.2/32 172.31.0.98/32 172.31.30.98/32 fd00::98/128; do ip -n isp2 addr add $a dev gw; done
+for a in 172.31.20.1/32 fd00:20::1/128; do ip -n isp2 addr add $a dev gw; done
+for a in 172.31.30.1/32 fd00:30::1/128; do ip -n isp1 addr add $a dev gw; done
 for n in 66 77 80 90; do ip -n inet addr add 192.0.2.$n/32 dev lo; ip -n inet addr add 2001:db8:80::$n/128 dev lo; done
 `
 
@@ -106,12 +108,16 @@ func load(ns, text string) error {
 }
 
 // transaction is the nft input that puts a table in place of what is there.
-func transaction(t desired.Namespace) string {
+func transaction(n desired.Namespace) string {
+	return "add table inet weir\nflush table inet weir\n" + n.Table.Text + elements(n)
+}
+
+// elements is the nft input that fills the sets of a table anew.
+func elements(n desired.Namespace) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "add table inet weir\nflush table inet weir\n%s", t.Table.Text)
-	for _, s := range t.Table.Sets {
+	for _, s := range n.Table.Sets {
 		kind := "set"
-		if strings.Contains(t.Table.Text, "\tmap "+s.Name+" {") {
+		if strings.Contains(n.Table.Text, "\tmap "+s.Name+" {") {
 			kind = "map"
 		}
 		fmt.Fprintf(&b, "flush %s inet weir %s\n", kind, s.Name)
