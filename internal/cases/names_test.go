@@ -167,6 +167,12 @@ func TestNoIPv6NoRouter(t *testing.T) {
 		if got := h.outBy(pc.Host, "tcp", web6); got != "inet-fiber" {
 			h.Errorf("IPv6 after all that: %s", got)
 		}
+
+		// Given back for good, it says so.
+		if out, err := h.tell("down"); err != nil {
+			h.Error(err, out)
+		}
+		h.until("the router is taken back", time.Second, func() bool { return heard.last().lifetime == 0 })
 		h.strays(fiber, lte)
 	})
 }

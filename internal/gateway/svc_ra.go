@@ -7,9 +7,11 @@ import (
 	"os"
 	"reflect"
 	"sync"
+	"time"
 
 	"weir/internal/config"
 	"weir/internal/ra"
+	"weir/internal/worker"
 )
 
 // raLANs is what is advertised on the LANs, those whose link is there.
@@ -52,6 +54,8 @@ type advertiser struct {
 
 	open map[string]raSocket // by LAN
 	told []ra.LAN
+
+	said chan struct{} // the farewell
 }
 
 type raSocket struct {
@@ -68,7 +72,7 @@ func (d *daemon) syncRA(ctx context.Context) {
 	}
 	first := d.ra == nil
 	if first {
-		d.ra = &advertiser{open: map[string]raSocket{}}
+		d.ra = &advertiser{open: map[string]raSocket{}, said: make(chan struct{}, 1)}
 	}
 	s := d.ra
 	s.mu.Lock()
@@ -78,7 +82,45 @@ func (d *daemon) syncRA(ctx context.Context) {
 		s.wake()
 		return
 	}
-	s.service = d.serve(ctx, duty{kind: ra.Worker, prepare: s.prepare, take: report(func(r ra.Report) { s.state = r })})
+	s.service = d.serve(ctx, duty{kind: ra.Worker, prepare: s.prepare, take: s.take})
+}
+
+// take takes the child's word. That the farewell is said is told at once: the
+// loop waits for it.
+func (s *advertiser) take(m worker.Message) (func(), error) {
+	defer m.Close()
+	var r ra.Report
+	if err := m.Decode(&r); err != nil {
+		return nil, err
+	}
+	if r.Said {
+		select {
+		case s.said <- struct{}{}:
+		default:
+		}
+	}
+	return func() { s.state = r }, nil
+}
+
+// farewell takes the gateway back from the LANs as their router, and ends the
+// child. A child that is not there just then says nothing: hosts find out by
+// themselves.
+func (d *daemon) farewell() {
+	s := d.ra
+	if s == nil {
+		return
+	}
+	if err := s.child.Send(ra.Config{Farewell: true}); err == nil {
+		select {
+		case <-s.said:
+		case <-time.After(time.Second):
+		}
+	}
+	s.leave()
+	for _, sock := range s.open {
+		_ = sock.file.Close() // the link goes next
+	}
+	d.ra = nil // should the daemon go on after all, it starts another
 }
 
 func (s *advertiser) prepare(_ context.Context, fresh bool) (told, error) {
