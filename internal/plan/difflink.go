@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"weir/internal/desired"
 )
@@ -60,8 +61,30 @@ func (d *differ) port(ns string, l desired.Link) {
 		d.waits[at] = true
 		return
 	}
-	d.move(atLink, l.Name, from, ns, "")
+	d.move(atLink, l.Name, from, ns, d.carries(from, l.Name))
 	d.void[at] = made
+}
+
+// carries says what a port has on it that is not weir's, and goes when it moves.
+func (d *differ) carries(ns, name string) string {
+	if ns != "" {
+		return ""
+	}
+	lost := d.lost(ns, name)
+	var parts []string
+	for _, a := range lost.Addrs {
+		parts = append(parts, a.Prefix.String())
+	}
+	switch n := len(lost.Routes); {
+	case n == 1:
+		parts = append(parts, "1 route")
+	case n > 1:
+		parts = append(parts, fmt.Sprintf("%d routes", n))
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return "had " + strings.Join(parts, ", ") + "; `weir down` gives it back"
 }
 
 // locate finds a port: where it should be, in main, or in another namespace of ours.

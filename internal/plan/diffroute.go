@@ -250,12 +250,12 @@ func (d *differ) unpinned(w *desired.Namespace, h *Namespace) {
 	}
 	for _, mark := range order {
 		f := DeleteFlows{Mark: mark, Mask: ruleset.MarkIndex | ruleset.MarkIn}
-		what := "outbound flows of a line that is down"
+		what := "outbound flows of a line no longer used"
 		switch l := lost[mark]; {
 		case !l.v6:
-			f.Family, what = 4, "outbound IPv4 flows of a line that is down"
+			f.Family, what = 4, "outbound IPv4 flows of a line no longer used"
 		case !l.v4:
-			f.Family, what = 6, "outbound IPv6 flows of a line that is down"
+			f.Family, what = 6, "outbound IPv6 flows of a line no longer used"
 		}
 		d.add(atFlows, Step{Op: Remove, Object: "flows", Name: fmt.Sprintf("mark %#x/%#x", f.Mark, f.Mask), Old: what, Do: f})
 	}

@@ -18,7 +18,7 @@ func (p Plan) String() string {
 	nsWidth, nameWidth := 0, 0
 	for _, s := range p.Steps {
 		nsWidth = max(nsWidth, utf8.RuneCountInString(place(s.NS)))
-		if n := utf8.RuneCountInString(s.Object + " " + s.Name); n <= 40 {
+		if n := utf8.RuneCountInString(s.Object + " " + s.Name); n <= 32 {
 			nameWidth = max(nameWidth, n)
 		}
 	}
