@@ -2,11 +2,14 @@ package config
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/netip"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
 )
 
 func ip(s string) netip.Addr { return netip.MustParseAddr(s) }
@@ -146,6 +149,22 @@ func TestWholeFile(t *testing.T) {
 	}
 	if p := (Pos{"whole.hcl", 9, 1}); got.WANs[0].Pos != p {
 		t.Errorf("wan lte is at %v, want %v", got.WANs[0].Pos, p)
+	}
+}
+
+// TestSeveralFilesAreOne: a house means the same with each block in a file of its own.
+func TestSeveralFilesAreOne(t *testing.T) {
+	whole := read(t, "testdata/whole.hcl")
+	f, diags := hclsyntax.ParseConfig(whole.Src, "", hcl.InitialPos)
+	if diags.HasErrors() {
+		t.Fatal(diags)
+	}
+	var files []File
+	for i, b := range f.Body.(*hclsyntax.Body).Blocks {
+		files = append(files, File{fmt.Sprintf("%02d.hcl", i), whole.Src[b.TypeRange.Start.Byte:b.CloseBraceRange.End.Byte]})
+	}
+	if d := cmp.Diff(parse(t, whole), parse(t, files...), same); d != "" || len(files) < 10 {
+		t.Errorf("%d files (-one +several):\n%s", len(files), d)
 	}
 }
 
