@@ -74,8 +74,10 @@ deb: bin/weir
 	bin/weir completion fish > dist/completion/weir.fish
 	GOARCH="$$($(GO) env GOARCH)" VERSION='$(VERSION)' $(GO) run $(NFPM) package -f packaging/nfpm.yaml -p deb -t dist/
 
-bench: bin/weir
-	test/bench
+# Beside a plain nftables router, in one run; then what a turn of the loop and reading a file take.
+bench: bin/weir | tools-nft
+	$(GO) run ./test/bench bin/weir
+	$(GO) test -run '^$$' -bench 'Turn|Parse|Build|Put' ./internal/...
 
 clean:
 	rm -rf bin dist

@@ -1,0 +1,196 @@
+// Command bench measures what weir promises, each figure beside a plain
+// nftables router in one namespace where there is such a thing to compare with.
+//
+//	go run ./test/bench [-rounds N] WEIR
+//
+// Both routers stand in labs of their own for the whole run and take turns, so
+// that a machine that gets faster or slower does so for both. What counts is
+// the ratio of one round, and the median of those; the spread says how far to
+// believe it. Nothing here judges: a slow machine is not a failed one.
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"runtime"
+	"slices"
+	"syscall"
+	"time"
+
+	"weir/internal/lab"
+)
+
+// An order is what a side is told to do, a line of JSON each.
+type order struct {
+	Do    string        `json:"do"` // small, flows
+	Lasts time.Duration `json:"lasts"`
+}
+
+// A figure is the answer: what happened, and in which time.
+type figure struct {
+	Count float64 `json:"count"`
+	Per   float64 `json:"per"` // seconds
+	Error string  `json:"error,omitempty"`
+}
+
+func main() {
+	rounds := flag.Int("rounds", 7, "how often each side is measured")
+	lasts := flag.Duration("for", time.Second, "how long a measurement of packets lasts")
+	quiet := flag.Duration("quiet", 20*time.Second, "how long the idle daemon is watched")
+	flag.Parse()
+	if flag.Arg(0) == "inside" {
+		if err := inside(flag.Arg(1), flag.Arg(2)); err != nil {
+			fmt.Fprintln(os.Stderr, "bench:", err)
+			os.Exit(1)
+		}
+		return
+	}
+	if flag.NArg() != 1 {
+		fmt.Fprintln(os.Stderr, "usage: bench [-rounds N] WEIR")
+		os.Exit(2)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, flag.Arg(0), *rounds, *lasts, *quiet); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, weir string, rounds int, lasts, quiet time.Duration) error {
+	fmt.Printf("%d processors, Linux %s, %s\n\n", runtime.NumCPU(), release(), time.Now().UTC().Format(time.DateOnly))
+
+	sides := map[string]*side{}
+	for _, kind := range []string{"wire", "peer", "weir"} {
+		s, err := start(ctx, kind, weir)
+		if err != nil {
+			return fmt.Errorf("bring up %s: %w", kind, err)
+		}
+		defer s.end()
+		sides[kind] = s
+	}
+	fmt.Println("Packets, one sender and one router on one processor. wire: no router; peer: nftables, masquerade, one namespace.")
+	for _, what := range []string{"small", "flows"} {
+		if err := compare(sides, what, rounds, lasts); err != nil {
+			return err
+		}
+	}
+	for _, s := range sides {
+		s.end()
+	}
+	fmt.Println("\nThe daemon")
+	return daemon(ctx, weir, rounds, quiet)
+}
+
+// compare has the sides take turns and prints the rates and their ratio.
+func compare(sides map[string]*side, what string, rounds int, lasts time.Duration) error {
+	rates := map[string][]float64{}
+	var ratios, routers []float64
+	for range rounds {
+		cost := map[string]float64{} // seconds a packet
+		for _, kind := range []string{"wire", "peer", "weir"} {
+			f, err := sides[kind].do(order{Do: what, Lasts: lasts})
+			if err != nil {
+				return fmt.Errorf("%s by %s: %w", what, kind, err)
+			}
+			rates[kind] = append(rates[kind], f.Count/f.Per)
+			cost[kind] = f.Per / f.Count
+		}
+		ratios = append(ratios, cost["peer"]/cost["weir"])
+		routers = append(routers, (cost["peer"]-cost["wire"])/(cost["weir"]-cost["wire"]))
+	}
+	title := map[string]string{"small": "64-byte UDP, 256 established flows", "flows": "64-byte UDP, each packet a new flow"}[what]
+	fmt.Printf("  %s\n", title)
+	for _, kind := range []string{"wire", "peer", "weir"} {
+		fmt.Printf("    %-6s %s packets/s\n", kind, spread(rates[kind], "%.0f"))
+	}
+	fmt.Printf("    ratio  %s of the peer; of the router's own work alone %s\n", spread(ratios, "%.2f"), spread(routers, "%.2f"))
+	return nil
+}
+
+// spread is the median with the least and the greatest.
+func spread(v []float64, format string) string {
+	v = slices.Sorted(slices.Values(v))
+	mid := v[len(v)/2]
+	if len(v)%2 == 0 {
+		mid = (mid + v[len(v)/2-1]) / 2
+	}
+	return fmt.Sprintf(format+" ("+format+" .. "+format+")", mid, v[0], v[len(v)-1])
+}
+
+func release() string {
+	b, err := os.ReadFile("/proc/sys/kernel/osrelease")
+	if err != nil {
+		return "?"
+	}
+	return string(b[:len(b)-1])
+}
+
+// A side is a lab that takes orders.
+type side struct {
+	cmd *exec.Cmd
+	in  *json.Encoder
+	out *bufio.Scanner
+}
+
+// start runs this program again inside a lab, and waits until it is ready.
+func start(ctx context.Context, kind, weir string) (*side, error) {
+	s := &side{}
+	started := make(chan error, 1)
+	go func() {
+		// The lab ends with the thread that started it.
+		runtime.LockOSThread()
+		s.cmd = lab.Command("inside", kind, weir)
+		s.cmd.Stderr = os.Stderr
+		in, err := s.cmd.StdinPipe()
+		if err != nil {
+			started <- err
+			return
+		}
+		out, err := s.cmd.StdoutPipe()
+		if err != nil {
+			started <- err
+			return
+		}
+		s.in, s.out = json.NewEncoder(in), bufio.NewScanner(out)
+		started <- s.cmd.Start()
+		<-ctx.Done()
+	}()
+	if err := <-started; err != nil {
+		return nil, err
+	}
+	_, err := s.read()
+	return s, err
+}
+
+func (s *side) do(o order) (figure, error) {
+	if err := s.in.Encode(o); err != nil {
+		return figure{}, err
+	}
+	return s.read()
+}
+
+func (s *side) read() (figure, error) {
+	var f figure
+	if !s.out.Scan() {
+		return f, fmt.Errorf("the lab ended")
+	}
+	if err := json.Unmarshal(s.out.Bytes(), &f); err != nil {
+		return f, err
+	}
+	if f.Error != "" {
+		return f, fmt.Errorf("%s", f.Error)
+	}
+	return f, nil
+}
+
+func (s *side) end() {
+	_ = s.cmd.Process.Kill()
+	_ = s.cmd.Wait()
+}
