@@ -159,7 +159,7 @@ func damageTrial(t *testing.T, things int) (log []byte, keys []string, ends []in
 
 // A torn tail costs the tail: at every length.
 func TestTruncatedAtEveryLength(t *testing.T) {
-	log, keys, ends := damageTrial(t, 54)
+	log, keys, ends := damageTrial(t, 20)
 	whole := parseLog(log)
 	for n := range len(log) + 1 {
 		c := parseLog(log[:n])
@@ -188,14 +188,14 @@ func TestTruncatedAtEveryLength(t *testing.T) {
 
 // A damaged record costs itself: whichever byte, to whatever value.
 func TestEveryByteFlipped(t *testing.T) {
-	log, keys, ends := damageTrial(t, 12)
+	log, keys, ends := damageTrial(t, 9)
 	whole := parseLog(log)
 	at := 0
 	for i := range log {
 		if i >= ends[at] {
 			at++
 		}
-		for _, v := range []byte{log[i] ^ 1, log[i] ^ 0x10, log[i] ^ 0x80, '\n', 0, ' '} {
+		for _, v := range []byte{log[i] ^ 1, log[i] ^ 0x80, '\n', 0} {
 			if v == log[i] {
 				continue
 			}
@@ -358,6 +358,7 @@ func writer(dir string) {
 
 // TestKilledWhileWriting: what was said to be kept is there after kill -9.
 func TestKilledWhileWriting(t *testing.T) {
+	netnstest.Need(t) // where the test binary can't be run again there is nobody to kill
 	for round := range 5 {
 		dir := t.TempDir()
 		cmd := exec.Command("/proc/self/exe", "write", dir)
