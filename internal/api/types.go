@@ -154,19 +154,27 @@ type Change struct {
 	From  string   `json:"from"` // the path, as the user wrote it
 	Files []Source `json:"files"`
 
-	// Session is the caller's ssh session as SSH_CONNECTION has it ("client
-	// port server port"). The daemon refuses to cut it unless CutMeOff is set.
-	Session  string `json:"session,omitempty"`
-	CutMeOff bool   `json:"cut_me_off,omitempty"`
+	// Session is the ssh connection that the caller types in, if any. The daemon
+	// refuses to cut it unless CutMeOff is set.
+	Session  *Session `json:"session,omitempty"`
+	CutMeOff bool     `json:"cut_me_off,omitempty"`
+}
+
+// Session is an ssh connection: the far end, and the address of this machine that
+// it goes to.
+type Session struct {
+	Peer  string `json:"peer"`
+	Local string `json:"local"`
 }
 
 // Outcome is what a change does or did.
 type Outcome struct {
-	Plan    json.RawMessage `json:"plan"`            // docs/json.md, "plan"
-	Text    string          `json:"text"`            // the plan as a person reads it
-	Empty   bool            `json:"empty"`           // nothing is to be done
-	Applied bool            `json:"applied"`         // false for a plan
-	Notes   string          `json:"notes,omitempty"` // the file's notes, as `weir check` prints them
+	Plan    json.RawMessage `json:"plan"`              // docs/json.md, "plan"
+	Text    string          `json:"text"`              // the plan as a person reads it
+	Empty   bool            `json:"empty"`             // nothing is to be done
+	Applied bool            `json:"applied"`           // false for a plan
+	Remarks string          `json:"remarks,omitempty"` // on the file, as `weir check` prints them
+	Notes   []string        `json:"notes,omitempty"`   // on this machine: another manager of a port
 }
 
 // Refused is one packet that policy did not let through: GET /v1/log streams

@@ -8,12 +8,17 @@ import (
 	"github.com/spf13/cobra"
 
 	"weir/internal/api"
+	"weir/internal/kernel"
 )
 
-// session is the ssh session that the command was typed in: sshd says it in
-// SSH_CONNECTION ("client port server port"), which sudo drops unless told to
-// keep it; then the daemon sees nothing to protect.
-func session() string { return os.Getenv("SSH_CONNECTION") }
+// session is the ssh connection that the command is typed in, nil if it is none.
+func session() *api.Session {
+	s, ok := kernel.FindSession(os.DirFS("/"), os.Getpid())
+	if !ok {
+		return nil
+	}
+	return &api.Session{Peer: s.Peer.String(), Local: s.Local.String()}
+}
 
 func applyCmd() *cobra.Command {
 	var (
@@ -46,7 +51,7 @@ something else is applied or the file that "weir run" names is changed.
 			if err != nil {
 				return err
 			}
-			return printOutcome(c.OutOrStdout(), out, asJSON)
+			return printOutcome(c, out, asJSON)
 		},
 	}
 	d.runtimeFlag(c)
@@ -74,8 +79,8 @@ that was carried out. A second rollback undoes the first.`,
 			if err != nil {
 				return err
 			}
-			fmt.Fprint(c.ErrOrStderr(), out.Notes)
-			return printOutcome(c.OutOrStdout(), out, asJSON)
+			fmt.Fprint(c.ErrOrStderr(), out.Remarks)
+			return printOutcome(c, out, asJSON)
 		},
 	}
 	d.runtimeFlag(c)

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bufio"
 	"bytes"
 	"fmt"
 	"net"
@@ -43,7 +44,7 @@ func TestKernelScript(t *testing.T) {
 						e.Setenv("PATH", e.Getenv("PATH")+":/usr/sbin:/sbin")
 						return nil
 					},
-					Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "starts": starts, "ends": ends},
+					Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "starts": starts, "ends": ends, "until": until},
 				})
 			})
 		})
@@ -127,6 +128,34 @@ func ends(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	if sig != syscall.SIGKILL && err != nil {
 		ts.Fatalf("%s: %v\n%s", args[0], err, d.log.String())
+	}
+}
+
+// until is the script command "until TIME FILE COMMAND...": it runs a command that
+// prints lines without end, until one of them contains the text in FILE.
+func until(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 3 {
+		ts.Fatalf("usage: until TIME FILE COMMAND...")
+	}
+	most, err := time.ParseDuration(args[0])
+	ts.Check(err)
+	want := strings.TrimSpace(ts.ReadFile(args[1]))
+	cmd := exec.Command(lookPath(ts, args[2]), args[3:]...)
+	cmd.Args[0], cmd.Dir = args[2], ts.MkAbs(".")
+	out, err := cmd.StdoutPipe()
+	ts.Check(err)
+	ts.Check(cmd.Start())
+	stuck := time.AfterFunc(most, func() { _ = cmd.Process.Kill() })
+	last, found := "", false
+	for lines := bufio.NewScanner(out); !found && lines.Scan(); {
+		last = lines.Text()
+		found = strings.Contains(last, want)
+	}
+	stuck.Stop()
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+	if !found {
+		ts.Fatalf("after %s there is no %s; the last is\n%s", args[0], want, last)
 	}
 }
 

@@ -3,6 +3,7 @@ package cli
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
@@ -44,7 +45,7 @@ With --exit-code the status says whether there is something to do: 0 nothing,
 			if err != nil {
 				return err
 			}
-			if err := printOutcome(c.OutOrStdout(), out, asJSON); err != nil {
+			if err := printOutcome(c, out, asJSON); err != nil {
 				return err
 			}
 			if exitCode && !out.Empty {
@@ -68,13 +69,17 @@ func planOutcome(c *cobra.Command, d dirs, cfg *config.Config, from string, file
 	return gateway.Plan(c.Context(), gateway.Options{StateDir: d.state, RuntimeDir: d.runtime, Log: quiet(c.ErrOrStderr())}, cfg)
 }
 
-// printOutcome prints a plan, or what was done.
-func printOutcome(w io.Writer, out api.Outcome, asJSON bool) error {
+// printOutcome prints a plan, or what was done, and on stderr what is to be known
+// about this machine.
+func printOutcome(c *cobra.Command, out api.Outcome, asJSON bool) error {
+	for _, n := range out.Notes {
+		fmt.Fprintf(c.ErrOrStderr(), "note: %s\n", n)
+	}
 	if !asJSON {
-		_, err := io.WriteString(w, out.Text)
+		_, err := io.WriteString(c.OutOrStdout(), out.Text)
 		return err
 	}
-	enc := json.NewEncoder(w)
+	enc := json.NewEncoder(c.OutOrStdout())
 	enc.SetIndent("", "  ")
 	return enc.Encode(out.Plan)
 }

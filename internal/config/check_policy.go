@@ -172,7 +172,6 @@ func (c *checker) checkForwards(h *house) {
 			}
 		}
 		c.checkOwnPorts(n, f)
-		c.checkOpened(h, n, f)
 		c.checkPortClash(h, i)
 	}
 }
@@ -256,48 +255,6 @@ func (c *checker) checkOwnPorts(n *node, f *Forward) {
 			}
 		}
 	}
-}
-
-// checkOpened looks for ports of the gateway that a rule opens to the outside: a
-// forward of the same port comes first, and the rule would be void.
-func (c *checker) checkOpened(h *house, n *node, f *Forward) {
-	if len(f.From) > 0 {
-		return // the rest of the world still gets to the gateway
-	}
-	for i := range h.Rules {
-		r := &h.Rules[i]
-		if r.Verb != Allow || !slices.ContainsFunc(h.Expand(r.To), func(p Place) bool { return p.Ref.Kind == KindSelf }) || !h.fromOutside(r, f.On) {
-			continue
-		}
-		if !slices.ContainsFunc(f.Protocol, func(p Protocol) bool { return slices.Contains(r.Protocol, p) }) {
-			continue
-		}
-		for _, it := range n.items("port") {
-			port, _ := it.val.(PortRange)
-			for _, own := range r.Port {
-				if own.overlaps(port) {
-					shared := PortRange{max(own.From, port.From), min(own.To, port.To)}
-					c.err(it.at, fmt.Sprintf("%s (%s) opens it there. A forward would take it away.", h.rules[i].called(), line(h.rules[i].at(), it.at)), "port %s is the gateway's own", shared)
-				}
-			}
-		}
-	}
-}
-
-// fromOutside tells whether a rule's from has anybody who comes in by one of lines.
-func (h *house) fromOutside(r *Rule, lines []string) bool {
-	if len(r.From) == 0 {
-		return len(lines) > 0 // anywhere
-	}
-	return slices.ContainsFunc(h.Expand(r.From), func(p Place) bool {
-		switch {
-		case p.Ref.Kind == KindWAN:
-			return p.Ref.Name == "" && len(lines) > 0 || slices.Contains(lines, p.Ref.Name)
-		case p.IsRef():
-			return false
-		}
-		return h.lanOf(p.Prefix.Addr()) == ""
-	})
 }
 
 // checkPortClash compares a forward with those before it.

@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -30,30 +29,30 @@ func parse(src []api.Source) (*config.Config, string, error) {
 
 // Plan says what a file would change.
 func (d *daemon) Plan(ctx context.Context, c api.Change) (api.Outcome, error) {
-	cfg, notes, err := parse(c.Files)
+	cfg, remarks, err := parse(c.Files)
 	if err != nil {
 		return api.Outcome{}, err
 	}
 	return call(ctx, d, func() (api.Outcome, error) {
-		p, _, err := d.candidate(ctx, cfg)
+		f, err := d.foresee(ctx, cfg)
 		if err != nil {
 			return api.Outcome{}, err
 		}
-		out, err := outcome(p, false)
-		out.Notes = notes
+		out, err := outcome(f.plan, false)
+		out.Remarks, out.Notes = remarks, managers(cfg, f.actual)
 		return out, err
 	})
 }
 
 // Apply puts a file in force.
 func (d *daemon) Apply(ctx context.Context, c api.Change) (api.Outcome, error) {
-	cfg, notes, err := parse(c.Files)
+	cfg, remarks, err := parse(c.Files)
 	if err != nil {
 		return api.Outcome{}, err
 	}
 	return call(ctx, d, func() (api.Outcome, error) {
 		out, err := d.put(ctx, cfg, version{From: c.From, By: "apply", Since: time.Now(), Files: c.Files}, c)
-		out.Notes = notes
+		out.Remarks = remarks
 		return out, err
 	})
 }
@@ -65,37 +64,27 @@ func (d *daemon) Rollback(ctx context.Context, c api.Change) (api.Outcome, error
 		if len(v.Files) == 0 {
 			return api.Outcome{}, &api.Error{Status: http.StatusConflict, Problem: api.Problem{Title: "there is no file before this one"}}
 		}
-		cfg, notes, err := parse(v.Files)
+		cfg, remarks, err := parse(v.Files)
 		if err != nil {
 			return api.Outcome{}, err
 		}
 		v.By, v.Since = "rollback", time.Now()
 		out, err := d.put(ctx, cfg, v, c)
-		out.Notes = notes
+		out.Remarks = remarks
 		return out, err
 	})
-}
-
-// candidate plans cfg as if it were in force.
-func (d *daemon) candidate(ctx context.Context, cfg *config.Config) (plan.Plan, world, error) {
-	w := d.world
-	h, err := settle(w.house, cfg, rand.Reader)
-	if err != nil {
-		return plan.Plan{}, w, err
-	}
-	w.house = h
-	return d.foresee(ctx, cfg, w)
 }
 
 // put carries out the plan of cfg and makes it the file in force; if that can't
 // be done all stays as it was.
 func (d *daemon) put(ctx context.Context, cfg *config.Config, v version, c api.Change) (api.Outcome, error) {
 	start := time.Now()
-	p, w, err := d.candidate(ctx, cfg)
+	f, err := d.foresee(ctx, cfg)
 	if err != nil {
 		return api.Outcome{}, err
 	}
-	if err := d.mayPut(p, c); err != nil {
+	p := f.plan
+	if err := errors.Join(refusal(p), cuts(c.Session, c.CutMeOff, f.actual, p)); err != nil {
 		return api.Outcome{}, &api.Error{Status: http.StatusConflict, Problem: api.Problem{Title: err.Error(), Plan: p.String()}}
 	}
 	if !p.Empty() {
@@ -105,25 +94,21 @@ func (d *daemon) put(ctx context.Context, cfg *config.Config, v version, c api.C
 			return api.Outcome{}, &api.Error{Status: http.StatusInternalServerError, Problem: api.Problem{Title: err.Error() + "; the file before stays in force", Plan: p.String()}}
 		}
 	}
-	d.news = true
-	d.cfg, d.force, d.notes = cfg, d.force.put(v), nil
 	before := d.world.house
-	d.world = w
-	d.named = false // the search domain may be another
+	d.cfg, d.force, d.world = cfg, d.force.put(v), f.world
+	d.notes = managers(cfg, f.actual)
+	d.news, d.named = true, false // the search domain may be another
 	d.machine.Configure(start, failoverConfig(cfg))
 	d.turned(start, p, nil)
 	d.wantTurn(settleFor) // what appeared with this turn: ports that moved, addresses of the kernel's
 	d.log.Info("another file is in force", "file", v.From, "by", v.By, "steps", len(p.Steps))
-	err = errors.Join(d.keep(forceFile, d.force), d.store.Put(w.house.since(before)...))
+	err = errors.Join(d.keep(forceFile, d.force), d.store.Put(d.world.house.since(before)...))
 	if err != nil {
 		return api.Outcome{}, fmt.Errorf("the file is in force, but will not survive a restart: %w", err)
 	}
-	return outcome(p, true)
-}
-
-// mayPut says what stands against carrying out p.
-func (d *daemon) mayPut(p plan.Plan, c api.Change) error {
-	return refusal(p)
+	out, err := outcome(p, true)
+	out.Notes = d.notes
+	return out, err
 }
 
 // outcome is p as the API tells it.
@@ -135,7 +120,8 @@ func outcome(p plan.Plan, applied bool) (api.Outcome, error) {
 	return api.Outcome{Plan: b, Text: p.String(), Empty: p.Empty(), Applied: applied}, nil
 }
 
-// Down takes everything apart and ends the daemon.
+// Down takes everything apart and ends the daemon. The LANs' hosts are told first
+// that the router goes.
 func (d *daemon) Down(ctx context.Context) error {
 	_, err := call(ctx, d, func() (struct{}, error) {
 		d.log.Info("weir is told to give the machine back")
@@ -149,6 +135,3 @@ func (d *daemon) Down(ctx context.Context) error {
 	})
 	return err
 }
-
-// Leases lists what the LANs' clients hold.
-func (d *daemon) Leases(context.Context) ([]api.Lease, error) { return []api.Lease{}, nil }

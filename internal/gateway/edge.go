@@ -14,6 +14,7 @@ func (d *daemon) sync(ctx context.Context) {
 	d.far = farEnds(desired.Build(d.cfg, d.world.state(d.cfg)))
 	d.syncDHCP4(ctx)
 	d.syncProbe(ctx)
+	d.syncDHCPD(ctx)
 	d.syncRA(ctx)
 	d.syncDNS(ctx)
 	d.syncRefused(ctx)
@@ -29,6 +30,9 @@ func (d *daemon) services() []*service {
 		if s := d.dhcp4[w.Name]; s != nil {
 			out = append(out, s.service)
 		}
+	}
+	if d.dhcpd != nil {
+		out = append(out, d.dhcpd.service)
 	}
 	if d.ra != nil {
 		out = append(out, d.ra.service)

@@ -37,7 +37,7 @@ type Options struct {
 	StateDir   string        // what is kept for good
 	RuntimeDir string        // what is kept until the machine goes down
 	Version    string        // for the status
-	Session    string        // the caller's ssh session, as SSH_CONNECTION has it; "" is none
+	Session    *api.Session  // the ssh connection that the caller types in; nil is none
 	CutMeOff   bool          // cut it if the file wants it
 	Log        *slog.Logger
 }
@@ -114,6 +114,9 @@ func (d *daemon) restore(k state.Kept) {
 		if holds(l, d.started) {
 			d.world.wans[name] = wan{lease: &l}
 		}
+	}
+	for _, l := range k.Leases {
+		d.leases[leaseKey{l.LAN, l.Addr}] = l
 	}
 	if err := kept(filepath.Join(d.o.StateDir, forceFile), &d.force); err != nil {
 		d.log.Error("which file was in force is not known any more", "err", err)

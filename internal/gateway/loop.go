@@ -13,6 +13,7 @@ import (
 
 	"weir/internal/api"
 	"weir/internal/config"
+	"weir/internal/dhcpd"
 	"weir/internal/failover"
 	"weir/internal/kernel"
 	"weir/internal/refused"
@@ -57,13 +58,18 @@ type daemon struct {
 	ended bool // taken down
 	news  bool // the status may be another one
 
-	prober  *prober
-	dhcp4   map[string]*dhcp4Client // by WAN
-	ra      *advertiser
-	dns     *dnsServer
-	reader  *service                // of what the firewall refuses
-	refused *refused.Log            // safe for any goroutine
-	far     map[string][]netip.Addr // the cables' far ends, by WAN
+	prober    *prober
+	dhcp4     map[string]*dhcp4Client // by WAN
+	dhcpd     *dhcpServer
+	ra        *advertiser
+	dns       *dnsServer
+	reader    *service                 // of what the firewall refuses
+	refused   *refused.Log             // safe for any goroutine
+	leases    map[leaseKey]state.Lease // the LANs' clients', the ended ones too
+	lanStatus []dhcpd.Status
+	nextEnd   time.Time // when the next of leases ends; zero: none does
+
+	far map[string][]netip.Addr // the cables' far ends, by WAN
 
 	posts chan func() // any goroutine may send
 
@@ -74,6 +80,7 @@ type daemon struct {
 func newDaemon(o Options) *daemon {
 	return &daemon{
 		o: o, log: o.Log, started: time.Now(),
+		leases:  map[leaseKey]state.Lease{},
 		dhcp4:   map[string]*dhcp4Client{},
 		refused: refused.NewLog(refusedKept),
 		posts:   make(chan func(), 64),
@@ -153,7 +160,7 @@ func (d *daemon) loop(ctx context.Context) error {
 	d.log.Info("weir starts", "version", d.o.Version, "gateway", d.cfg.Gateway.Name, "file", d.force.Current.From)
 	for !d.ended {
 		wake.Stop()
-		if at := earlier(d.dirty, d.nextTick); !at.IsZero() {
+		if at := earlier(earlier(d.dirty, d.nextTick), d.nextEnd); !at.IsZero() {
 			wake.Reset(time.Until(at))
 		}
 		select {
@@ -173,10 +180,15 @@ func (d *daemon) loop(ctx context.Context) error {
 			d.pollCarrier()
 		case <-wake.C:
 		}
+		if !d.nextEnd.IsZero() && !d.nextEnd.After(time.Now()) {
+			d.syncDNS(ctx)
+		}
 		d.judge(time.Now())
 		if !d.dirty.IsZero() && !d.dirty.After(time.Now()) {
 			d.dirty = time.Time{}
-			d.turn(ctx)
+			if err := d.turn(ctx); err != nil {
+				return err
+			}
 			d.sync(ctx)
 			d.news = true
 		}

@@ -28,11 +28,13 @@ func Plan(ctx context.Context, o Options, c *config.Config) (_ api.Outcome, err 
 	defer func() { err = errors.Join(err, k.Close()) }()
 	d.k = k
 	d.world.machine = k.Machine()
-	p, _, err := d.candidate(ctx, c)
+	f, err := d.foresee(ctx, c)
 	if err != nil {
 		return api.Outcome{}, err
 	}
-	return outcome(p, false)
+	out, err := outcome(f.plan, false)
+	out.Notes = managers(c, f.actual)
+	return out, err
 }
 
 // Down takes apart what weir made, where no daemon runs.

@@ -33,6 +33,10 @@ type told struct {
 	msg   any // nil: there is nothing to tell
 	files []*os.File
 	keep  bool // the files stay open here
+
+	// setup, if not nil, tells a fresh child in the place of msg: for what takes
+	// more than one message.
+	setup func(*worker.Conn, []*os.File) error
 }
 
 // duty is what makes one service differ from another.
@@ -57,9 +61,9 @@ func (d *daemon) serve(ctx context.Context, u duty) *service {
 	ctx, end := context.WithCancel(ctx)
 	s := &service{kind: u.kind.Name, name: u.name, end: end, kick: make(chan struct{}, 1)}
 	var preparing sync.Mutex
-	tell := func(ctx context.Context, send func(any, ...*os.File) error, fresh bool) error {
+	tell := func(ctx context.Context, fresh *worker.Conn) error {
 		preparing.Lock()
-		t, trouble := u.prepare(ctx, fresh)
+		t, trouble := u.prepare(ctx, fresh != nil)
 		preparing.Unlock()
 		defer func() {
 			if !t.keep {
@@ -70,10 +74,15 @@ func (d *daemon) serve(ctx context.Context, u duty) *service {
 		if trouble != nil {
 			time.AfterFunc(againAfter, s.wake)
 		}
-		if t.msg == nil {
+		switch {
+		case fresh != nil && t.setup != nil:
+			return t.setup(fresh, t.files)
+		case t.msg == nil:
 			return nil
+		case fresh != nil:
+			return fresh.Send(t.msg, t.files...)
 		}
-		return send(t.msg, t.files...)
+		return s.child.Send(t.msg, t.files...)
 	}
 	s.child = worker.Start(ctx, worker.Options{
 		Kind: u.kind.Name, Name: u.name, Log: d.log,
@@ -81,7 +90,7 @@ func (d *daemon) serve(ctx context.Context, u duty) *service {
 			if u.started != nil {
 				d.post(ctx, u.started)
 			}
-			return tell(ctx, c.Send, true)
+			return tell(ctx, c)
 		},
 		Received: func(m worker.Message) error {
 			do, err := u.take(m)
@@ -102,7 +111,7 @@ func (d *daemon) serve(ctx context.Context, u duty) *service {
 				return
 			case <-s.kick:
 			}
-			if err := tell(ctx, s.child.Send, false); err != nil && !errors.Is(err, worker.ErrNotRunning) && ctx.Err() == nil {
+			if err := tell(ctx, nil); err != nil && !errors.Is(err, worker.ErrNotRunning) && ctx.Err() == nil {
 				d.log.Error("service could not be told", "service", s.kind, "for", s.name, "err", err)
 			}
 		}

@@ -31,6 +31,38 @@ func (d *daemon) Status(ctx context.Context) (api.Status, error) {
 	})
 }
 
+// lanNews adds what the LANs' services tell.
+func (d *daemon) lanNews(s *api.Status) {
+	clock, err := state.ReadClock()
+	if err != nil {
+		s.Notes = append(s.Notes, err.Error())
+	}
+	leases, _ := held(d.leases, d.cfg, clock)
+	for i := range s.LANs {
+		l := &s.LANs[i]
+		for _, v := range leases {
+			if v.LAN == l.Name {
+				l.Leases++
+			}
+		}
+		for _, v := range d.lanStatus {
+			if v.LAN == l.Name && v.Note != "" {
+				s.Notes = append(s.Notes, "lan "+l.Name+": "+v.Note)
+			}
+		}
+		if d.ra == nil {
+			continue
+		}
+		for _, v := range d.ra.state.LANs {
+			for _, o := range v.Others {
+				if v.Name == l.Name && o.Lifetime > 0 {
+					s.Notes = append(s.Notes, fmt.Sprintf("lan %s: another router offers itself there: %s", l.Name, o.Addr))
+				}
+			}
+		}
+	}
+}
+
 // InForce asks the loop for the files in force.
 func (d *daemon) InForce(ctx context.Context) ([]api.Source, error) {
 	return call(ctx, d, func() ([]api.Source, error) { return d.force.Current.Files, nil })
@@ -85,6 +117,9 @@ func statusWAN(c config.WAN, k wan, st state.State, v failover.Status) api.WAN {
 	if ok, why := complete6(c, k); !ok {
 		a.IPv6.Why = why
 	}
+	if k.lease != nil && c.IPv4.Method == config.MethodDHCP {
+		a.IPv4.Lease = statusLease(*k.lease)
+	}
 	for _, l := range []*api.Line{&a.IPv4, &a.IPv6} {
 		if l.Method == string(config.MethodNone) {
 			*l = api.Line{Method: l.Method, Verdict: api.VerdictOff}
@@ -113,6 +148,17 @@ func statusLine(l state.Line, v failover.Status, id failover.LineID) api.Line {
 	if j.RTT > 0 {
 		ms := float64(j.RTT.Microseconds()) / 1000
 		a.LatencyMS = &ms
+	}
+	return a
+}
+
+func statusLease(l state.Lease4) *api.WANLease {
+	a := &api.WANLease{Server: l.Server.String(), Since: l.Obtained, Note: l.Note}
+	if l.T1 > 0 {
+		a.Renew = l.Obtained.Add(l.T1)
+	}
+	if l.Duration > 0 {
+		a.Expires = l.Obtained.Add(l.Duration)
 	}
 	return a
 }

@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"slices"
 	"sync"
+	"time"
 
 	"weir/internal/config"
 	"weir/internal/desired"
@@ -136,13 +137,21 @@ type dnsSockets struct {
 
 // syncDNS tells the resolver what it has to know.
 func (d *daemon) syncDNS(ctx context.Context) {
+	clock, err := state.ReadClock()
+	if err != nil {
+		d.log.Error("leases' names are left out", "err", err)
+	}
+	leases, next := held(d.leases, d.cfg, clock)
+	if d.nextEnd = (time.Time{}); next > 0 {
+		d.nextEnd = time.Now().Add(next)
+	}
 	first := d.dns == nil
 	if first {
 		d.dns = &dnsServer{open: map[netip.Addr]dnsSockets{}}
 	}
 	s := d.dns
 	s.mu.Lock()
-	s.want = dnsConfig(d.cfg, d.world, d.far, d.leasedNames())
+	s.want = dnsConfig(d.cfg, d.world, d.far, leasedNames(leases))
 	s.addrs = dnsAddrs(d.cfg, d.world.state(d.cfg))
 	s.mu.Unlock()
 	if !first {
@@ -192,6 +201,3 @@ func (s *dnsServer) prepare(ctx context.Context, fresh bool) (told, error) {
 	s.told, t.msg = quiet, want
 	return t, trouble
 }
-
-// leasedNames are the names that the LANs' clients gave when they got a lease.
-func (d *daemon) leasedNames() []dns.Name { return nil }

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,27 +14,38 @@ import (
 	"weir/internal/plan"
 )
 
-// turn makes the kernel as the file wants it, and says what came of it.
-func (d *daemon) turn(ctx context.Context) {
+// turn makes the kernel as the file wants it, and says what came of it. The error
+// is for the first turn alone, which is not to cut whoever starts weir.
+func (d *daemon) turn(ctx context.Context) error {
 	start := time.Now()
-	p, err := d.plan(ctx)
+	p, actual, err := d.plan(ctx)
+	if err == nil && !d.ready {
+		d.notes = append(d.notes, managers(d.cfg, actual)...)
+		for _, n := range d.notes {
+			d.log.Warn("this machine", "note", n)
+		}
+		if err := cuts(d.o.Session, d.o.CutMeOff, actual, p); err != nil {
+			return err
+		}
+	}
 	if err == nil {
 		if err = refusal(p); err == nil && !p.Empty() {
 			err = d.k.Apply(ctx, p)
 		}
 	}
 	d.turned(start, p, err)
+	return nil
 }
 
 // plan says what is to be changed in the kernel as it is now, and takes in what
 // it holds of the kernel's own making.
-func (d *daemon) plan(ctx context.Context) (plan.Plan, error) {
+func (d *daemon) plan(ctx context.Context) (plan.Plan, plan.Actual, error) {
 	// What is read depends on what is wanted, and that in turn on addresses that
 	// the kernel makes itself.
 	want := desired.Build(d.cfg, d.world.state(d.cfg))
 	actual, err := d.k.Read(ctx, want)
 	if err != nil {
-		return plan.Plan{}, err
+		return plan.Plan{}, actual, err
 	}
 	now := time.Now()
 	if !d.adopted {
@@ -43,16 +55,28 @@ func (d *daemon) plan(ctx context.Context) (plan.Plan, error) {
 	d.world = d.world.observe(d.cfg, want, actual)
 	d.judge(now)
 	d.dirty = time.Time{} // what judging wants is in this turn
-	return plan.Diff(actual, desired.Build(d.cfg, d.world.state(d.cfg))), nil
+	return plan.Diff(actual, desired.Build(d.cfg, d.world.state(d.cfg))), actual, nil
 }
 
-// foresee plans c as if it were in force, and returns the world as it would then
-// be. Nothing is changed, d neither.
-func (d *daemon) foresee(ctx context.Context, c *config.Config, w world) (plan.Plan, world, error) {
+// foreseen is what would come of putting another file in force.
+type foreseen struct {
+	plan   plan.Plan
+	actual plan.Actual
+	world  world
+}
+
+// foresee plans c as if it were in force. Nothing is changed, d neither.
+func (d *daemon) foresee(ctx context.Context, c *config.Config) (foreseen, error) {
+	w := d.world
+	h, err := settle(w.house, c, rand.Reader)
+	if err != nil {
+		return foreseen{}, err
+	}
+	w.house = h
 	want := desired.Build(c, w.state(c))
 	actual, err := d.k.Read(ctx, want)
 	if err != nil {
-		return plan.Plan{}, w, err
+		return foreseen{}, err
 	}
 	s := d.machine.Status()
 	if !d.adopted { // no daemon runs: what the kernel has in force stays
@@ -65,7 +89,7 @@ func (d *daemon) foresee(ctx context.Context, c *config.Config, w world) (plan.P
 		}
 	}
 	w = w.observe(c, want, actual).foresee(c, s)
-	return plan.Diff(actual, desired.Build(c, w.state(c))), w, nil
+	return foreseen{plan.Diff(actual, desired.Build(c, w.state(c))), actual, w}, nil
 }
 
 // refusal is the error of a plan that can't be carried out here.

@@ -1,0 +1,240 @@
+package gateway
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"weir/internal/desired"
+	"weir/internal/dhcpd"
+	"weir/internal/dns"
+	"weir/internal/failover"
+	"weir/internal/probe"
+	"weir/internal/ra"
+	"weir/internal/wan/dhcp4"
+)
+
+func addresses(s ...string) []netip.Addr {
+	out := make([]netip.Addr, len(s))
+	for i, a := range s {
+		out[i] = netip.MustParseAddr(a)
+	}
+	return out
+}
+
+func TestDHCP4Config(t *testing.T) {
+	c := mustParse(t, `
+wan "fiber" {
+  interface = "eth1"
+  ipv4 {
+    client_id               = "hex:0102"
+    hostname                = "box"
+    ignore_classless_routes = true
+  }
+}
+wan "lte" { interface = "eth2" }
+lan "home" {
+  interface = "eth0"
+  address   = "172.31.0.1/24"
+}`)
+	k := wan{port: link{"eth1", 3, "02:00:00:00:00:01"}, confirm: 4, lease: &lteLease}
+	want := dhcp4.Config{WAN: "fiber", Port: "eth1", MAC: "02:00:00:00:00:01", ClientID: "hex:0102", Hostname: "box", IgnoreClasslessRoutes: true, Last: &lteLease, Confirm: 4}
+	if d := cmp.Diff(want, dhcp4Config(c, c.WANs[0], k), addrs); d != "" {
+		t.Error(d)
+	}
+	if got := dhcp4Config(c, c.WANs[1], k).Hostname; got != "gw" {
+		t.Errorf("unsaid, the host name is %q, want the gateway's", got)
+	}
+}
+
+func TestHolds(t *testing.T) {
+	l := lteLease
+	l.Obtained = time.Date(2026, 12, 2, 6, 0, 0, 0, time.UTC)
+	for _, tt := range []struct {
+		name     string
+		duration time.Duration
+		now      time.Duration // after the lease was obtained
+		want     bool
+	}{
+		{"running", time.Hour, 59 * time.Minute, true},
+		{"ended", time.Hour, time.Hour, false},
+		{"without end", 0, 1000 * time.Hour, true},
+		{"the clock went back", time.Hour, -500 * time.Hour, true},
+	} {
+		l.Duration = tt.duration
+		if got := holds(l, l.Obtained.Add(tt.now)); got != tt.want {
+			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
+		}
+	}
+}
+
+func TestProbeLines(t *testing.T) {
+	c := mustParse(t, twoLines)
+	c.WANs[1].IPv6.Method = "none"
+	w, _ := house2()
+	ids := map[failover.LineID]uint16{id("fiber", 4): 1, id("fiber", 6): 2, id("lte", 4): 3}
+	of := func(l failover.LineID) uint16 { return ids[l] }
+	want := []probe.Line{{WAN: "fiber", ID: 1}, {WAN: "fiber", IPv6: true, ID: 2}, {WAN: "lte", ID: 3}}
+	if d := cmp.Diff(want, probeLines(c, w, of)); d != "" {
+		t.Error(d)
+	}
+	k := w.wans["fiber"]
+	k.cable.index = 0 // not there yet
+	w.wans["fiber"] = k
+	if d := cmp.Diff(want[2:], probeLines(c, w, of)); d != "" {
+		t.Error(d)
+	}
+}
+
+func TestRALANs(t *testing.T) {
+	c := mustParse(t, twoLines+`
+lan "guest" {
+  interface = "eth3"
+  address   = "10.0.9.1/24"
+}
+lan "quiet" {
+  interface = "eth4"
+  address   = ["10.0.8.1/24", "fd00:8::1/64"]
+  advertise { enabled = false }
+}
+lan "said" {
+  interface = "eth5"
+  address   = ["10.0.7.1/24", "fd00:7::1/64"]
+  advertise {
+    prefix = "fd00:77::/64"
+    dns    = "fd00:7::53"
+    search = "example.org"
+  }
+}
+`)
+	w, _ := house2()
+	for _, l := range []string{"guest", "quiet", "said"} {
+		w.lans[l] = link{l, 9, ""}
+	}
+	w.use6 = "fiber"
+	want := []ra.LAN{
+		{Name: "home", Router: true, Prefixes: prefixes("fd00::/64"), DNS: addresses("fd00::1"), Search: []string{"home.arpa"}},
+		{Name: "guest", Router: true, Prefixes: prefixes("fd12:3456:789a:2::/64"), DNS: addresses("fd12:3456:789a:2::1"), Search: []string{"home.arpa"}},
+		{Name: "said", Router: true, Prefixes: prefixes("fd00:77::/64"), DNS: addresses("fd00:7::53"), Search: []string{"example.org"}},
+	}
+	if d := cmp.Diff(want, raLANs(c, w), addrs); d != "" {
+		t.Error(d)
+	}
+	w.use6 = ""
+	for _, l := range raLANs(c, w) {
+		if l.Router {
+			t.Errorf("lan %s: no line carries IPv6, and the router is advertised", l.Name)
+		}
+	}
+	w.lans["home"] = link{name: "eth0"}
+	if got := raLANs(c, w); len(got) != 2 {
+		t.Errorf("without its link the LAN is advertised on: %v", got)
+	}
+}
+
+func TestDHCPDLANs(t *testing.T) {
+	c := mustParse(t, twoLines+`
+lan "six" {
+  interface = "eth3"
+  address   = "fd00:3::1/64"
+}
+lan "guest" {
+  interface = "eth4"
+  address   = "10.0.9.1/24"
+  dhcp {
+    pool   = ["10.0.9.10-10.0.9.20", "10.0.9.30-10.0.9.40"]
+    lease  = "30m"
+    option = { domain-name = "guest.example" }
+  }
+  host "tv" { mac = ["02:00:00:00:00:aa", "02:00:00:00:00:ab"] }
+}
+`)
+	w, _ := house2()
+	w.lans["guest"] = link{"eth4", 9, "02:00:00:00:00:04"}
+	w.lans["six"] = link{"eth3", 8, ""}
+	rng := func(a, b string) dhcpd.Range {
+		return dhcpd.Range{From: netip.MustParseAddr(a), To: netip.MustParseAddr(b)}
+	}
+	want := []dhcpd.LAN{
+		{
+			Name: "home", Link: "eth0", MAC: "02:00:00:00:00:01", Address: netip.MustParsePrefix("172.31.0.1/24"),
+			Pool: []dhcpd.Range{rng("172.31.0.128", "172.31.0.254")}, Lease: 12 * time.Hour,
+			Router: netip.MustParseAddr("172.31.0.1"), DNS: addresses("172.31.0.1"), Domain: "home.arpa",
+			Hosts: []dhcpd.Host{{Name: "nas", DNSName: "nas", Addr: netip.MustParseAddr("172.31.0.23"), MAC: []string{"02:00:00:00:00:23"}}},
+		},
+		{
+			Name: "guest", Link: "eth4", MAC: "02:00:00:00:00:04", Address: netip.MustParsePrefix("10.0.9.1/24"),
+			Pool: []dhcpd.Range{rng("10.0.9.10", "10.0.9.20"), rng("10.0.9.30", "10.0.9.40")}, Lease: 30 * time.Minute,
+			Router: netip.MustParseAddr("10.0.9.1"), DNS: addresses("10.0.9.1"), Domain: "home.arpa",
+			Options: []dhcpd.Option{{Code: 15, Data: []byte("guest.example")}},
+			Hosts:   []dhcpd.Host{{Name: "tv", DNSName: "tv", MAC: []string{"02:00:00:00:00:aa", "02:00:00:00:00:ab"}}},
+		},
+	}
+	if d := cmp.Diff(want, dhcpdLANs(c, w), addrs); d != "" {
+		t.Error(d)
+	}
+}
+
+func TestDNSConfig(t *testing.T) {
+	c := mustParse(t, twoLines)
+	w, _ := house2()
+	k := w.wans["fiber"]
+	k.up4 = true
+	w.wans["fiber"] = k // static: it has no resolver of its own
+	far := farEnds(desired.Build(c, w.state(c)))
+	leased := []dns.Name{{Name: "tablet", Addrs: addresses("172.31.0.100")}}
+	got := dnsConfig(c, w, far, leased)
+	want := dns.Config{
+		Gateway: "gw", Domain: "home.arpa", Via: "IPv4 lte, IPv6 ",
+		LANs:    []dns.LAN{{Name: "home", Addrs: prefixes("172.31.0.1/24", "fd00::1/64")}},
+		Hosts:   []dns.Name{{Name: "nas", Addrs: addresses("172.31.0.23", "fd00::23")}},
+		Leases:  leased,
+		Clients: prefixes("172.31.0.0/24", "fd00::/64"),
+		Lines:   []dns.Line{{WAN: "lte", Servers: []netip.AddrPort{netip.AddrPortFrom(far["lte"][0], 53)}}},
+	}
+	if d := cmp.Diff(want, got, addrs, cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })); d != "" {
+		t.Error(d)
+	}
+	if !far["lte"][0].Is4() || len(far["lte"]) != 2 {
+		t.Errorf("the far ends of lte's cable are %v", far["lte"])
+	}
+	k = w.wans["lte"]
+	k.up4 = false
+	w.wans["lte"] = k
+	if got := dnsConfig(c, w, far, nil); len(got.Lines) != 0 {
+		t.Errorf("a dead line's resolver is asked: %v", got.Lines)
+	}
+	c = mustParse(t, twoLines+`dns { upstream = ["9.9.9.9", "tls://9.9.9.9#dns.quad9.net"] }`)
+	if got := dnsConfig(c, w, far, nil).Upstreams; len(got) != 2 || got[1].String() != "tls://9.9.9.9#dns.quad9.net" {
+		t.Errorf("the file's upstreams are %v", got)
+	}
+	want2 := append(addresses("127.0.0.1", "::1"), addresses("172.31.0.1", "fd00::1")...)
+	if d := cmp.Diff(want2, dnsAddrs(c, w.state(c)), addrs); d != "" {
+		t.Error("it answers on", d)
+	}
+}
+
+func TestTokenIn(t *testing.T) {
+	got := tokenIn(netip.MustParsePrefix("2001:db8:1:2::1/64"), netip.MustParseAddr("::23"))
+	if want := netip.MustParseAddr("2001:db8:1:2::23"); got != want {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+func TestLinesInOrder(t *testing.T) {
+	c := mustParse(t, `
+wan "a" { interface = "eth1" }
+wan "b" { interface = "eth2" }
+wan "c" { interface = "eth3" }
+wan "d" { interface = "eth4" }
+failover { prefer = [wan.c, wan.a, wan.b] }
+lan "home" {
+  interface = "eth0"
+  address   = "172.31.0.1/24"
+}`)
+	if d := cmp.Diff([]string{"b", "a", "c", "d"}, linesInOrder(c, world{use4: "b", use6: "a"})); d != "" {
+		t.Error(d)
+	}
+}

@@ -1,0 +1,230 @@
+package gateway
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"net/netip"
+	"os"
+	"reflect"
+	"slices"
+	"sync"
+	"time"
+
+	"weir/internal/api"
+	"weir/internal/config"
+	"weir/internal/dhcpd"
+	"weir/internal/dns"
+	"weir/internal/state"
+	"weir/internal/worker"
+)
+
+// dhcpdLANs is what the DHCP server gives on the LANs, those whose link is there.
+func dhcpdLANs(c *config.Config, w world) []dhcpd.LAN {
+	var out []dhcpd.LAN
+	for _, l := range c.LANs {
+		k := w.lans[l.Name]
+		if !l.DHCP.Enabled || !l.Address4.IsValid() || k.index == 0 {
+			continue
+		}
+		own := l.Address4.Addr()
+		d := dhcpd.LAN{
+			Name: l.Name, Link: k.name, MAC: k.mac, Address: l.Address4, Lease: l.DHCP.Lease,
+			Router: own, DNS: []netip.Addr{own}, Domain: c.Gateway.Domain,
+		}
+		for _, r := range l.DHCP.Pool {
+			d.Pool = append(d.Pool, dhcpd.Range{From: r.From, To: r.To})
+		}
+		for _, o := range l.DHCP.Options {
+			d.Options = append(d.Options, dhcpd.Option{Code: o.Code, Data: o.Data})
+		}
+		for _, h := range l.Hosts {
+			host := dhcpd.Host{Name: h.Name, DNSName: h.DNSName, MAC: h.MAC}
+			for _, a := range h.Address {
+				if a.Is4() && !host.Addr.IsValid() {
+					host.Addr = a
+				}
+			}
+			d.Hosts = append(d.Hosts, host)
+		}
+		out = append(out, d)
+	}
+	return out
+}
+
+// dhcpServer is the DHCP server of all LANs.
+type dhcpServer struct {
+	*service
+
+	mu    sync.Mutex
+	want  []dhcpd.LAN
+	links map[string]link
+
+	have map[string]link // where its sockets are
+	told []dhcpd.LAN
+}
+
+// syncDHCPD tells the DHCP server what to give.
+func (d *daemon) syncDHCPD(ctx context.Context) {
+	want := dhcpdLANs(d.cfg, d.world)
+	if d.dhcpd == nil && len(want) == 0 {
+		return
+	}
+	first := d.dhcpd == nil
+	if first {
+		d.dhcpd = &dhcpServer{}
+	}
+	s := d.dhcpd
+	s.mu.Lock()
+	s.want, s.links = want, d.world.lans
+	s.mu.Unlock()
+	if !first {
+		s.wake()
+		return
+	}
+	s.service = d.serve(ctx, duty{
+		kind: dhcpd.Worker,
+		prepare: func(_ context.Context, fresh bool) (told, error) {
+			return s.prepare(fresh, d.store)
+		},
+		take: func(m worker.Message) (func(), error) { return d.takeLeases(ctx, s.child, m) },
+	})
+}
+
+func (s *dhcpServer) prepare(fresh bool, store *state.Store) (told, error) {
+	s.mu.Lock()
+	want, links := s.want, s.links
+	s.mu.Unlock()
+	if fresh {
+		s.have = map[string]link{}
+	}
+	var cfg dhcpd.Config
+	var t told
+	var trouble error
+	have := map[string]link{}
+	for _, l := range want {
+		if s.have[l.Name] != links[l.Name] {
+			names, files, err := dhcpd.Open(l.Link)
+			if err != nil {
+				trouble = errors.Join(trouble, err)
+				continue
+			}
+			l.Sockets, t.files = names, append(t.files, files...)
+		}
+		have[l.Name] = links[l.Name]
+		cfg.LANs = append(cfg.LANs, l)
+	}
+	quiet := slices.Clone(cfg.LANs)
+	for i := range quiet {
+		quiet[i].Sockets = nil
+	}
+	if !fresh && len(t.files) == 0 && reflect.DeepEqual(quiet, s.told) {
+		return told{}, trouble
+	}
+	s.have, s.told = have, quiet
+	if fresh {
+		leases := store.Kept().Leases
+		t.setup = func(c *worker.Conn, files []*os.File) error { return dhcpd.Setup(c, leases, cfg, files...) }
+	}
+	t.msg = dhcpd.Order{Config: &cfg}
+	return t, trouble
+}
+
+// takeLeases puts leases on the disk and tells the server so, on the goroutine
+// that reads its messages: the loop does not wait for a disk.
+func (d *daemon) takeLeases(ctx context.Context, child *worker.Child, m worker.Message) (func(), error) {
+	defer m.Close()
+	var r dhcpd.Report
+	if err := m.Decode(&r); err != nil {
+		return nil, err
+	}
+	if len(r.Keep) > 0 {
+		items := make([]state.Item, len(r.Keep))
+		for i, l := range r.Keep {
+			items[i] = state.KeepLease(l)
+		}
+		kept := dhcpd.Kept{ID: r.ID}
+		if err := d.store.Put(items...); err != nil {
+			kept.Err = err.Error()
+			d.log.Error("leases are not stored at the moment, and would not survive a power cut", "err", err)
+		}
+		if r.ID != 0 {
+			if err := child.Send(dhcpd.Order{Kept: &kept}); err != nil && !errors.Is(err, worker.ErrNotRunning) && ctx.Err() == nil {
+				return nil, err
+			}
+		}
+	}
+	return func() {
+		for _, l := range r.Keep {
+			d.leases[leaseKey{l.LAN, l.Addr}] = l
+		}
+		if r.LANs != nil {
+			d.lanStatus = r.LANs
+		}
+		if len(r.Keep) > 0 {
+			d.syncDNS(ctx) // names come and go with leases
+		}
+	}, nil
+}
+
+type leaseKey struct {
+	lan  string
+	addr netip.Addr
+}
+
+// held are the leases of the file's LANs that have not ended at clock, and when
+// the next of them does; zero if none will.
+func held(leases map[leaseKey]state.Lease, c *config.Config, clock state.Clock) (out []state.Lease, next time.Duration) {
+	for k, l := range leases {
+		left := l.Remaining(clock)
+		if left <= 0 || c.LAN(k.lan) == nil {
+			continue
+		}
+		out = append(out, l)
+		if next == 0 || left < next {
+			next = left
+		}
+	}
+	slices.SortFunc(out, func(a, b state.Lease) int {
+		return cmp.Or(cmp.Compare(a.LAN, b.LAN), a.Addr.Compare(b.Addr))
+	})
+	return out, next
+}
+
+// leasedNames are the names that clients gave themselves, newest first.
+func leasedNames(leases []state.Lease) []dns.Name {
+	leases = slices.Clone(leases)
+	slices.SortStableFunc(leases, func(a, b state.Lease) int { return b.Granted.Compare(a.Granted) })
+	var out []dns.Name
+	for _, l := range leases {
+		if l.Hostname != "" {
+			out = append(out, dns.Name{Name: l.Hostname, Addrs: []netip.Addr{l.Addr}})
+		}
+	}
+	return out
+}
+
+// Leases lists what the LANs' clients hold.
+func (d *daemon) Leases(ctx context.Context) ([]api.Lease, error) {
+	clock, err := state.ReadClock()
+	if err != nil {
+		return nil, err
+	}
+	return call(ctx, d, func() ([]api.Lease, error) {
+		now, _ := held(d.leases, d.cfg, clock)
+		return apiLeases(now, d.cfg, clock), nil
+	})
+}
+
+func apiLeases(leases []state.Lease, c *config.Config, clock state.Clock) []api.Lease {
+	out := make([]api.Lease, len(leases))
+	for i, l := range leases {
+		a := api.Lease{LAN: l.LAN, Address: l.Addr.String(), MAC: l.MAC, Name: cmp.Or(l.Host, l.Hostname), Since: l.Granted}
+		a.Expires = clock.Wall.Add(l.Remaining(clock)).Truncate(time.Second)
+		if h := c.Host(l.Host); h != nil && h.LAN == l.LAN {
+			a.Name, a.Static = h.DNSName, slices.Contains(h.Address, l.Addr)
+		}
+		out[i] = a
+	}
+	return out
+}
