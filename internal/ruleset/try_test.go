@@ -20,8 +20,9 @@ type world struct {
 	*gateway
 	onFiber, onLTE desired.Desired
 	log            *nflog
-	first          signs // what was logged and counted in the first round
-	hasty          bool  // one thing wrong is enough
+	first          signs          // what was logged and counted in the first round
+	hasty          bool           // one thing wrong is enough
+	mtu            map[string]int // of the line that an answer with such an address in it came by
 }
 
 // bringUp makes the world of house.hcl. Call it in namespaces of the test's own.
@@ -44,6 +45,10 @@ func bringUp(t *testing.T) *world {
 	resolver("lte", "172.31.20.1", "fd00:20::1")
 	st.Use4, st.Use6 = "lte", "lte"
 	w.onLTE = desired.Build(c, st)
+	w.mtu = map[string]int{
+		"198.51.": 1400, "2001:db8:1:": 1400, "10.0.1.2": 1400, "2001:db8:ff:1:": 1400,
+		"203.0.": 1420, "2001:db8:2:": 1420, "10.0.2.2": 1420, "2001:db8:ff:2:": 1420,
+	}
 	w.turn(t, w.onFiber)
 	// Each refusal must be seen and each log line read: spare no words.
 	mustRun(t, "", "echo 0 >/proc/sys/net/ipv4/icmp_ratelimit; echo 0 >/proc/sys/net/ipv6/icmp/ratelimit")
@@ -199,7 +204,7 @@ func (w *world) askOnce(round int, when string, rows []row) map[string]string {
 			}
 			who := w.who(token)
 			if strings.HasPrefix(got, r.want) && (who == "" || r.want != "silence" && r.want != "refused") {
-				if how := segments(r, got); how != "" {
+				if how := w.segments(r, got); how != "" {
 					mu.Lock()
 					defer mu.Unlock()
 					wrong[when+r.name] = how
@@ -220,20 +225,17 @@ func (w *world) askOnce(round int, when string, rows []row) map[string]string {
 
 // segments says what is wrong with the segment sizes of an answer over a line:
 // they fit its MTU, less IP and TCP headers and the time stamps, both ways.
-func segments(r row, answer string) string {
+func (w *world) segments(r row, answer string) string {
 	if r.proto != "tcp" || !strings.Contains(answer, "mss ") {
 		return ""
 	}
-	want := 1500
-	for _, of := range []struct {
-		part string
-		mtu  int
-	}{{" 198.51.", 1400}, {" 2001:db8:1:", 1400}, {" 10.0.1.2", 1400}, {" 2001:db8:ff:1:", 1400}, {" 203.0.", 1420}, {" 2001:db8:2:", 1420}, {" 10.0.2.2", 1420}, {" 2001:db8:ff:2:", 1420}} {
-		if strings.Contains(answer, of.part) {
-			want = of.mtu
+	want := 0
+	for part, mtu := range w.mtu {
+		if strings.Contains(answer, " "+part) {
+			want = mtu
 		}
 	}
-	if want == 1500 {
+	if want == 0 {
 		return ""
 	}
 	want -= 20 + 20 + 12
