@@ -19,21 +19,30 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew; read the diff")
 
-// house parses a file of testdata, and gives a state in which all its lines
-// work: what the file leaves to an ISP is made up, told apart by the line's
-// place in the file.
-func house(tb testing.TB, name string) (*config.Config, state.State) {
+// read returns a file of testdata.
+func read(tb testing.TB, name string) string {
 	tb.Helper()
-	path := filepath.Join("testdata", name+".hcl")
-	src, err := os.ReadFile(path)
+	src, err := os.ReadFile(filepath.Join("testdata", name+".hcl"))
 	if err != nil {
 		tb.Fatal(err)
 	}
-	files := []config.File{{Name: path, Src: src}}
+	return string(src)
+}
+
+// house parses a file of testdata, and gives a state in which all its lines work.
+func house(tb testing.TB, name string) (*config.Config, state.State) {
+	tb.Helper()
+	files := []config.File{{Name: name + ".hcl", Src: []byte(read(tb, name))}}
 	c, diags := config.Parse(files...)
 	if diags.HasErrors() {
 		tb.Fatal(diags.Format(files))
 	}
+	return c, working(c)
+}
+
+// working is a state in which all lines of a file work: what the file leaves to
+// an ISP is made up, told apart by the line's place in the file.
+func working(c *config.Config) state.State {
 	s := state.State{
 		ULA:     netip.MustParsePrefix("fd57:e1:a::/48"),
 		Index:   map[string]uint8{},
@@ -56,7 +65,7 @@ func house(tb testing.TB, name string) (*config.Config, state.State) {
 		}
 		s.WANs[w.Name] = known
 	}
-	return c, s
+	return s
 }
 
 func TestGolden(t *testing.T) {

@@ -82,13 +82,14 @@ type opening struct {
 func openings(fwd config.Forward, to netip.Addr) []opening {
 	var kept, moved []config.PortRange
 	var pairs []string
+	var single config.PortRange // where the only one that changes goes
 	for i, p := range fwd.Port {
 		t := fwd.ToPort[i]
 		if t.From == p.From {
 			kept = append(kept, p)
 			continue
 		}
-		moved = append(moved, p)
+		moved, single = append(moved, p), t
 		for n := range int(p.To) - int(p.From) + 1 {
 			pairs = append(pairs, fmt.Sprintf("%d : %d", int(p.From)+n, int(t.From)+n))
 		}
@@ -97,7 +98,11 @@ func openings(fwd config.Forward, to netip.Addr) []opening {
 	if len(kept) > 0 {
 		out = append(out, opening{protocols(fwd.Protocol, kept), to.String()})
 	}
-	if len(moved) > 0 {
+	switch len(pairs) {
+	case 0:
+	case 1:
+		out = append(out, opening{protocols(fwd.Protocol, moved), netip.AddrPortFrom(to, single.From).String()})
+	default:
 		out = append(out, opening{protocols(fwd.Protocol, moved),
 			fmt.Sprintf("%s : th dport map { %s }", to, strings.Join(pairs, ", "))})
 	}

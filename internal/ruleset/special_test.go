@@ -41,7 +41,11 @@ func (w *world) special(round int) map[string]string {
 		"talk to everyone":                                 w.chatter,
 	} {
 		wg.Go(func() {
-			if err := f(round); err != nil {
+			err := f(round)
+			if err != nil {
+				err = f(round + 5000) // the machine may have been busy
+			}
+			if err != nil {
 				mu.Lock()
 				defer mu.Unlock()
 				wrong[name] = err.Error()
@@ -58,7 +62,11 @@ func (w *world) special(round int) map[string]string {
 func pathMTUs(line string, want int) map[string]string {
 	wrong := map[string]string{}
 	for _, to := range []string{"192.0.2.90", "2001:db8:80::90"} {
-		if err := pathMTU("pc", to, want); err != nil {
+		err := pathMTU("pc", to, want)
+		if err != nil {
+			err = pathMTU("pc", to, want)
+		}
+		if err != nil {
 			wrong["path MTU by "+line+" to "+to] = err.Error()
 		}
 	}
