@@ -51,7 +51,7 @@ func (w *world) cut(at, until time.Duration, ids ...LineID) {
 // and moves nothing, also with slower probing than the default.
 func TestStandbyIsJudgedByItsOwnProbes(t *testing.T) {
 	for _, every := range []time.Duration{250 * ms, 500 * ms} {
-		for phase := time.Duration(0); phase < 2*sec; phase += 37 * ms {
+		for phase := time.Duration(0); phase < 4*sec; phase += 37 * ms {
 			cfg := twoWANs()
 			cfg.Every = every
 			w := newWorld(cfg, 1).up()
@@ -270,6 +270,96 @@ func TestErrorsAreSamples(t *testing.T) {
 	if why := w.line(fiber).Why; !strings.Contains(why, "network unreachable") {
 		t.Errorf("why: %q", why)
 	}
+	for _, c := range w.log {
+		if c.Line == fiber && c.To == Suspect && c.at%(250*ms) > 10*ms {
+			t.Errorf("suspect at %v, which waited for more than the error", c.at)
+		}
+	}
+}
+
+// ask has the machine order probes at a time, and returns fiber's.
+func ask(t *testing.T, m *Machine, now time.Time) []Probe {
+	t.Helper()
+	var out []Probe
+	for _, p := range m.Tick(now).Probes {
+		if p.Line == fiber {
+			out = append(out, p)
+		}
+	}
+	if len(out) == 0 {
+		t.Fatalf("nothing is asked at %v", now.Sub(epoch))
+	}
+	return out
+}
+
+func verdictOf(m *Machine) Verdict { return m.Status().Lines[0].Verdict }
+
+// What was asked before a blink says nothing about the line after it.
+func TestReplyFromBeforeABlink(t *testing.T) {
+	m, now := New(twoWANs(), epoch), epoch
+	m.Carrier(now, "fiber", true, 1)
+	m.Line(now, fiber, true)
+	for _, p := range ask(t, m, now) {
+		m.Reply(now.Add(10*ms), p.ID, 10*ms)
+	}
+	now = now.Add(250 * ms)
+	before := ask(t, m, now)[0]
+	m.Sent(now, before.ID)
+	m.Carrier(now.Add(ms), "fiber", true, 2)
+	after := ask(t, m, now.Add(ms))[0]
+	m.Reply(now.Add(10*ms), before.ID, 10*ms)
+	m.Tick(now.Add(10 * ms))
+	if v := verdictOf(m); v != Suspect {
+		t.Errorf("after a reply to what was asked before: %v, want suspect", v)
+	}
+	m.Reply(now.Add(11*ms), after.ID, 10*ms)
+	m.Tick(now.Add(11 * ms))
+	if v := verdictOf(m); v != Up {
+		t.Errorf("after a reply to what was asked since: %v, want up", v)
+	}
+}
+
+// A sending that is told after the reply to a later one is no silence.
+func TestSendingToldLate(t *testing.T) {
+	m, now := New(twoWANs(), epoch), epoch
+	m.Line(now, fiber, true)
+	for _, p := range ask(t, m, now) {
+		m.Reply(now.Add(10*ms), p.ID, 10*ms)
+	}
+	m.Tick(now.Add(10 * ms))
+	first := ask(t, m, now.Add(250*ms))[0]
+	second := ask(t, m, now.Add(500*ms))[0]
+	m.Reply(now.Add(510*ms), second.ID, 10*ms)
+	m.Sent(now.Add(250*ms), first.ID)
+	for at := now.Add(511 * ms); at.Before(now.Add(740 * ms)); {
+		if at = m.Tick(at).Next; at.IsZero() {
+			t.Fatal("the machine wants nothing any more")
+		}
+	}
+	if v := verdictOf(m); v != Up {
+		t.Errorf("%v, want up: %s", v, m.Status().Lines[0].Why)
+	}
+}
+
+// A line in reserve that died unnoticed is not taken when another is known to
+// work: all are asked before the line in use is given up.
+func TestReserveIsAskedBeforeItIsNeeded(t *testing.T) {
+	cfg := twoWANs()
+	dsl := LineID{"dsl", IPv4}
+	cfg.WANs = append(cfg.WANs, WAN{Name: "dsl"})
+	cfg.WANs[1].Metered = true
+	cfg.Prefer = append(cfg.Prefer, "dsl")
+	w := newWorld(cfg, 1)
+	w.paths[dsl] = &path{rtt: fixed(30 * ms)}
+	w.m.Line(w.now, dsl, true)
+	w.up()
+	w.cut(40*sec, time.Hour, fiber, lte)
+	w.run(42 * sec)
+	w.mustUse(t, "dsl")
+	if n := len(w.moves(30 * sec)); n != 1 {
+		w.dump(t)
+		t.Errorf("%d moves, want one: lte was dead", n)
+	}
 }
 
 // At a cold start an address is enough, and the preferred line needs no
@@ -357,7 +447,16 @@ func TestRestartMovesNothing(t *testing.T) {
 	w.m.Adopt(w.now, Adoption{Use4: "lte"})
 	w.step()
 	w.mustUse(t, "lte")
-	w.at(2*sec, func() { w.m.Line(w.now, fiber, true); w.m.Line(w.now, lte, true) })
+	asked := 0
+	w.at(2*sec+100*ms, func() {
+		asked = w.probes[fiber] + w.probes[lte]
+		w.m.Line(w.now, fiber, true)
+		w.m.Line(w.now, lte, true)
+	})
+	w.run(2*sec + 101*ms)
+	if n := w.probes[fiber] + w.probes[lte] - asked; n != 2*len(targets) {
+		t.Errorf("%d probes once the addresses are known, want one to each target by each line", n)
+	}
 	w.run(20 * sec)
 	w.mustUse(t, "lte")
 	if !w.line(fiber).Up || !w.line(lte).Up {
@@ -405,7 +504,12 @@ func TestRestartMovesNothing(t *testing.T) {
 func TestOurOwnFaultFellsNothing(t *testing.T) {
 	w := newWorld(twoWANs(), 1).up()
 	w.at(10*sec, func() { w.mute = true })
-	w.at(20*sec, func() { w.mute = false; w.m.Void(w.now) })
+	probes := 0
+	w.at(20*sec+100*ms, func() { probes = w.probes[fiber] + w.probes[lte]; w.mute = false; w.m.Void(w.now) })
+	w.run(20*sec + 101*ms)
+	if n := w.probes[fiber] + w.probes[lte] - probes; n != 2 {
+		t.Errorf("%d probes with the new prober, want one for each line at once", n)
+	}
 	w.run(30 * sec)
 	w.mustNotMove(t, 0)
 	w.mustBe(t, fiber, Up)
