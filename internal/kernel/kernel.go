@@ -62,16 +62,13 @@ func Open(opt Options) (*Kernel, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the machine's boot id: %w", err)
 	}
-	main, err := netns.Identify("")
+	main, err := k.space("")
 	if err != nil {
 		return nil, err
 	}
 	// What was stored in another boot, or of another main namespace, is void.
-	k.boot = fmt.Sprintf("%s/%d", string(boot[:min(len(boot), 36)]), main.Ino)
+	k.boot = fmt.Sprintf("%s/%d", boot[:min(len(boot), 36)], main.cookie)
 	k.nft = lookNft()
-	if _, err := k.space(""); err != nil {
-		return nil, err
-	}
 	if err := k.loadFound(); err != nil {
 		k.Close()
 		return nil, err
@@ -131,5 +128,8 @@ func (k *Kernel) leave(name string) {
 		k.carriers.drop(name)
 		s.close()
 		delete(k.spaces, name)
+		for _, other := range k.spaces {
+			delete(other.nsids, s)
+		}
 	}
 }

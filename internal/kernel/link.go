@@ -331,7 +331,7 @@ func (s *space) setLink(name string, a plan.LinkAttrs) error {
 // nsid returns the id by which s knows the namespace of other, -1 if it has
 // given none.
 func (s *space) nsid(other *space) int32 {
-	if id, ok := s.nsids[other.id]; ok {
+	if id, ok := s.nsids[other]; ok {
 		return id
 	}
 	data, err := attrs(func(e *netlink.AttributeEncoder) { e.Uint32(unix.NETNSA_FD, uint32(other.file.Fd())) })
@@ -349,7 +349,7 @@ func (s *space) nsid(other *space) int32 {
 		}
 	})
 	if id >= 0 {
-		s.nsids[other.id] = id
+		s.nsids[other] = id
 	}
 	return id
 }

@@ -29,8 +29,7 @@ type nftSeen struct {
 // runtime directory.
 type loadedTable struct {
 	Boot  string        `json:"boot"`
-	NS    uint64        `json:"ns"` // inode of the namespace
-	Gen   uint32        `json:"gen"`
+	NS    uint64        `json:"ns"` // space.cookie
 	Table ruleset.Table `json:"table"`
 	Form  *form         `json:"form"`
 }
@@ -76,7 +75,7 @@ func (k *Kernel) runNft(ctx context.Context, s *space, text string) error {
 }
 
 // readTable compares the table in s with what was loaded last. Where no nft
-// transaction went through since, it reads nothing.
+// transaction went through since the last time, it reads nothing.
 func (k *Kernel) readTable(s *space) (plan.Table, error) {
 	n := &s.nft
 	if !n.asked {
@@ -85,9 +84,6 @@ func (k *Kernel) readTable(s *space) (plan.Table, error) {
 	gen, err := s.generation()
 	if err != nil {
 		return plan.Table{}, err
-	}
-	if !n.valid && n.loaded != nil && n.loaded.Gen == gen {
-		n.gen, n.valid, n.exists, n.touched = gen, true, n.loaded.Form != nil, nil
 	}
 	if !n.valid || n.gen != gen {
 		now, gen, err := s.dumpTable()
@@ -114,7 +110,7 @@ func (k *Kernel) keepTable(s *space, next ruleset.Table) error {
 		return err
 	}
 	s.nft = nftSeen{
-		loaded: &loadedTable{Boot: k.boot, NS: s.id.Ino, Gen: gen, Table: next, Form: f},
+		loaded: &loadedTable{Boot: k.boot, NS: s.cookie, Table: next, Form: f},
 		asked:  true, gen: gen, valid: true, exists: f != nil,
 	}
 	if err := k.saveTableRecord(s); err != nil {

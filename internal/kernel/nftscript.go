@@ -165,7 +165,7 @@ func blocks(text string) []block {
 		case c == '}':
 			depth--
 			if depth == 1 {
-				head := strings.Fields(text[start:open])
+				head := strings.Fields(text[min(start, open):open])
 				if len(head) >= 2 {
 					out = append(out, block{kind: strings.Join(head[:len(head)-1], " "), name: head[len(head)-1], body: text[open+1 : i]})
 				}

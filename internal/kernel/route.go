@@ -160,7 +160,34 @@ func (s *space) putRoute(r plan.Route, replace bool) error {
 	if replace {
 		flags = netlink.Create | netlink.Replace
 	}
-	return s.routeRequest(unix.RTM_NEWROUTE, flags, r)
+	err := s.routeRequest(unix.RTM_NEWROUTE, flags, r)
+	if errors.Is(err, unix.EHOSTUNREACH) && r.Dst.Addr().Is6() && !r.OnLink && s.connected(r) {
+		// IPv6 looks its gateway up in the route's own table, and by the rules
+		// for the link: in a line's table it finds the old default route and
+		// takes it for the way there (ip6_route_check_nh). The gateway is in a
+		// network of the link, so the route can say so.
+		r.OnLink = true
+		err = s.routeRequest(unix.RTM_NEWROUTE, flags, r)
+	}
+	return err
+}
+
+// connected says whether a route's gateway is in a network of its link.
+func (s *space) connected(r plan.Route) bool {
+	index, err := s.linkIndex(r.Link)
+	if err != nil || !r.Gateway.IsValid() {
+		return false
+	}
+	addrs, err := s.addrs(map[int]string{index: r.Link})
+	if err != nil {
+		return false
+	}
+	for _, a := range addrs {
+		if a.Link == r.Link && a.Prefix.Contains(r.Gateway) {
+			return true
+		}
+	}
+	return false
 }
 
 func (s *space) deleteRoute(r plan.Route) error {

@@ -19,12 +19,16 @@ type space struct {
 	route *netlink.Conn // rtnetlink
 	nf    *netlink.Conn // nfnetlink: nftables and conntrack
 
-	nsids map[netns.ID]int32 // ids this namespace gave to others (rtnetlink NSID)
+	cookie uint64 // of the namespace: no other has had it since the machine came up
+
+	// Ids this namespace gave to others (rtnetlink NSID). By the open one, not by
+	// inode: that of a namespace that is gone is given out again.
+	nsids map[*space]int32
 	nft   nftSeen
 }
 
 func openSpace(name string, id netns.ID) (*space, error) {
-	s := &space{name: name, id: id, nsids: map[netns.ID]int32{}}
+	s := &space{name: name, id: id, nsids: map[*space]int32{}}
 	err := netns.Do(name, func() (err error) {
 		if s.file, err = os.Open("/proc/thread-self/ns/net"); err != nil {
 			return err
@@ -32,8 +36,20 @@ func openSpace(name string, id netns.ID) (*space, error) {
 		if s.route, err = dial(unix.NETLINK_ROUTE); err != nil {
 			return err
 		}
-		s.nf, err = dial(unix.NETLINK_NETFILTER)
-		return err
+		if s.nf, err = dial(unix.NETLINK_NETFILTER); err != nil {
+			return err
+		}
+		s.cookie = id.Ino
+		raw, err := s.route.SyscallConn()
+		if err != nil {
+			return err
+		}
+		return raw.Control(func(fd uintptr) {
+			// Since 5.14; before that the inode has to do.
+			if c, err := unix.GetsockoptUint64(int(fd), unix.SOL_SOCKET, unix.SO_NETNS_COOKIE); err == nil {
+				s.cookie = c
+			}
+		})
 	})
 	if err != nil {
 		s.close()

@@ -188,7 +188,7 @@ func (k *Kernel) loadTableRecord(s *space) *loadedTable {
 		k.log.Warn("what was loaded last can't be read", "ns", s.name, "err", err)
 		return nil
 	}
-	if l.Boot != k.boot || l.NS != s.id.Ino || l.Table.Text == "" {
+	if l.Boot != k.boot || l.NS != s.cookie || l.Table.Text == "" {
 		return nil
 	}
 	return &l

@@ -293,11 +293,15 @@ func (d *differ) giveBack() {
 		}
 		d.plan.Forget.Sysctls[key] = ""
 		found := d.actual.Found.Sysctls[key]
-		if link := SysctlLink(key); link != "" && d.gone[linkKey{"", link}] {
-			continue // goes with its link, which was made by weir
+		at := atSysctlGone
+		if link := SysctlLink(key); link != "" {
+			if d.gone[linkKey{"", link}] {
+				continue // goes with its link, which was made by weir
+			}
+			at = atLinkSysctl // IPv6 may have been off on it, and is needed now
 		}
 		if now, ok := main.Sysctls[key]; ok && !SameValue(now, found) {
-			d.add(atSysctlGone, Step{Op: Change, Object: "sysctl", Name: key, Old: now, New: found, Why: "as it was found",
+			d.add(at, Step{Op: Change, Object: "sysctl", Name: key, Old: now, New: found, Why: "as it was found",
 				Do: SetSysctl{Key: key, Old: now, New: found}})
 		}
 	}

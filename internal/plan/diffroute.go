@@ -34,12 +34,15 @@ func routeSlotOf(r desired.Route) routeSlot {
 	return s
 }
 
-// sameRoute compares two routes of one slot.
-func sameRoute(a, b desired.Route) bool {
-	if a.Type != b.Type {
+// sameRoute compares a route with the one wanted in its slot. One that says
+// besides that its gateway is on the link leads the same way: internal/kernel
+// has to say so at times.
+func sameRoute(have, want desired.Route) bool {
+	if have.Type != want.Type {
 		return false
 	}
-	return a.Type != desired.Unicast || a.Gateway == b.Gateway && a.OnLink == b.OnLink && a.Link == b.Link && a.Src == b.Src
+	return have.Type != desired.Unicast ||
+		have.Gateway == want.Gateway && (have.OnLink || !want.OnLink) && have.Link == want.Link && have.Src == want.Src
 }
 
 // ourTable says whether a routing table is a WAN's: all in it is ours.
