@@ -82,8 +82,15 @@ func TestDownGivesEverythingBack(t *testing.T) {
 		// Down again does nothing.
 		b.must(b.k.Down(t.Context()))
 		b.same("down twice", before, b.snapshot(""))
-		// And up again.
+		// And up again, with MAC addresses of the file's.
+		b.want.Namespaces[0].Links[1].MAC = "02:00:00:00:00:AA" // up, so it has to go down for it
+		b.want.Namespaces[1].Links[1].MAC = "02:00:00:00:00:bb"
 		b.turn()
+		if got := b.run("", "ip link show eth0"); !strings.Contains(got, "02:00:00:00:00:aa") || !strings.Contains(got, "UP") {
+			t.Errorf("eth0's address: %s", got)
+		}
+		b.must(b.k.Down(t.Context()))
+		b.same("down with addresses given back", before, b.snapshot(""))
 	})
 }
 

@@ -52,7 +52,7 @@ func TestFilesReplaceEachOther(t *testing.T) {
 // ports is how the ports are, and that nothing else is there.
 func ports(b *bench) string {
 	b.Helper()
-	return b.run("", `ip -o link | sed 's/^[0-9]*: //; s/@[a-z0-9]*//; s/NO-CARRIER,//; s/,LOWER_UP//; s/ state [A-Z]*//; s/ qdisc [a-z]*//; s/ qlen 1000//; s/link-netns.*//' | sort
+	return b.run("", `ip -o link | sed 's/^[0-9]*: //; s/@[a-z0-9]*//; s/NO-CARRIER,//; s/,LOWER_UP//; s/ state [A-Z]*//; s/ qdisc [a-z]*//; s/ qlen 1000//; s/link.ether.*//' | sort
 ip -o -4 addr; ip rule; ip -6 rule; ip route; nft list ruleset; ls /run/netns`)
 }
 

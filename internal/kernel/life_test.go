@@ -300,7 +300,7 @@ func TestCarrier(t *testing.T) {
 	netnstest.Alone(t, func(t *testing.T) {
 		b := newBench(t)
 		if !b.k.Machine().TAP {
-			netnstest.Missing(t, "tap", fmt.Errorf("/dev/net/tun can't be opened"))
+			netnstest.Missing(t, "tun", fmt.Errorf("/dev/net/tun can't be opened"))
 		}
 		b.must(netns.Create("wan-tap"))
 		var tap *netlink.Tuntap

@@ -309,6 +309,9 @@ func (k *Kernel) doSetLink(a plan.SetLink) (effect, error) {
 			return err
 		}
 		err := s.setLink(a.Link, to)
+		if to.Up != nil {
+			return err
+		}
 		return errors.Join(err, s.setLink(a.Link, plan.LinkAttrs{Up: &up}))
 	}
 	undo := func() error {

@@ -157,9 +157,9 @@ func TestFirst(t *testing.T) {
   + wan-fiber  address lan                 172.31.1.1/31
   + wan-fiber  address eth1                198.51.100.10/24
   ~ main       link eth0                   down -> up
+  ~ wan-fiber  link eth1                   down -> up
   ~ main       link fiber                  down -> up
   ~ wan-fiber  link lan                    down -> up
-  ~ wan-fiber  link eth1                   down -> up
   + main       route default table 87001   via 172.31.1.1 dev fiber
   + main       route default               via 172.31.1.1 dev fiber src 172.31.0.1
   + wan-fiber  route default               via 198.51.100.1 dev eth1

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"slices"
+	"strings"
 
 	"weir/internal/desired"
 )
@@ -26,11 +27,16 @@ func (d *differ) links() {
 	}
 	d.surplusLinks()
 	d.portsBack()
-	// Attributes last: a master may be listed after its member.
-	for i := range d.want.Namespaces {
-		w := &d.want.Namespaces[i]
-		for _, l := range w.Links {
-			d.attrs(w.Name, l)
+	// Attributes last: a master may be listed after its member. And a VLAN can't
+	// be up, nor wider, before the port it sits on is.
+	for _, ports := range []bool{true, false} {
+		for i := range d.want.Namespaces {
+			w := &d.want.Namespaces[i]
+			for _, l := range w.Links {
+				if (l.Kind == desired.Port) == ports {
+					d.attrs(w.Name, l)
+				}
+			}
 		}
 	}
 }
@@ -100,7 +106,7 @@ func (d *differ) device(ns string, l desired.Link) {
 			d.waits[at] = true
 			return
 		}
-		d.unlink(ns, *have, "it is another kind of link")
+		d.unlink(ns, *have, "it is not the one wanted")
 	}
 	step := Step{Op: Add, NS: ns, Object: "link", Name: l.Name, New: linkText(l), Do: AddLink{NS: ns, Link: l}}
 	if d.lastHas(ns, l) {
@@ -195,7 +201,7 @@ func (d *differ) attrs(ns string, l desired.Link) {
 	if l.MTU != 0 && l.MTU != have.MTU {
 		set.New.MTU = l.MTU
 	}
-	if l.MAC != "" && l.MAC != have.MAC {
+	if l.MAC != "" && !strings.EqualFold(l.MAC, have.MAC) {
 		set.New.MAC, set.Bounce = l.MAC, have.Up
 	}
 	// Ports keep their mode, unless Build wants none made: the user's way of
@@ -212,8 +218,11 @@ func (d *differ) attrs(ns string, l desired.Link) {
 		if !ok {
 			return
 		}
-		if last {
+		switch {
+		case last:
 			s = mend(s)
+		case set.Bounce:
+			s.Why = "it goes down for it, and up again"
 		}
 		d.add(phase, s)
 	}

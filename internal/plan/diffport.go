@@ -81,6 +81,16 @@ func (d *differ) move(at phase, name, from, to, why string) {
 	d.add(at, s)
 }
 
+// gaveMAC says whether the last turn gave a port the address it has.
+func (d *differ) gaveMAC(name, mac string) bool {
+	if d.actual.Last == nil {
+		return false
+	}
+	return slices.ContainsFunc(d.actual.Last.Namespaces, func(n desired.Namespace) bool {
+		return slices.ContainsFunc(n.Links, func(l desired.Link) bool { return l.Name == name && strings.EqualFold(l.MAC, mac) })
+	})
+}
+
 // snapshot is a port as it was found. In a WAN's namespace it was ours already,
 // and nobody knows how it was before.
 func (d *differ) snapshot(ns string, l *Link) Port {
@@ -197,7 +207,9 @@ func (d *differ) portBack(name string, p Port) {
 	if p.MTU != 0 && p.MTU != l.MTU {
 		set.New.MTU = p.MTU
 	}
-	if p.MAC != "" && p.MAC != l.MAC {
+	// A port of the same name may be another one by now (USB): its address is its
+	// own, unless we gave it one.
+	if p.MAC != "" && p.MAC != l.MAC && d.gaveMAC(name, l.MAC) {
 		set.New.MAC, set.Bounce = p.MAC, l.Up
 	}
 	if p.Master != l.Master && (p.Master == "" || d.exists(linkKey{"", p.Master})) {

@@ -216,7 +216,13 @@ func report(t *testing.T, out string, err error) {
 	case err != nil:
 		t.Fatalf("in its own process: %v", err)
 	case !strings.Contains(out, "--- PASS: "+t.Name()+" ") && strings.Contains(out, "--- SKIP: "+t.Name()+" "):
-		t.Skip("skipped in its own process")
+		why := "skipped in its own process"
+		for line := range strings.Lines(out) {
+			if _, needs, ok := strings.Cut(line, ": needs "); ok {
+				why = "needs " + strings.TrimSpace(needs)
+			}
+		}
+		t.Skip(why)
 	case !strings.Contains(out, "--- PASS: "+t.Name()+" "):
 		t.Fatal("its own process ended well and did not run it")
 	}
