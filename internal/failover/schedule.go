@@ -23,14 +23,22 @@ func (m *Machine) burstGap(l *line) time.Duration {
 	return max(burstGap, (l.rtt.settle(m.base(), m.cfg.Timeout)-l.rtt.timeout(m.cfg.Timeout))/burstProbes)
 }
 
-// beat is when a line that is asked now is asked again: within every, and at a
-// time at which other lines are asked too, so that a house's probes go together.
-func (m *Machine) beat(now time.Time, every time.Duration) time.Time {
-	since := now.Add(every).Sub(m.start)
-	if at := m.start.Add(since - since%min(m.cfg.Every, eager)); at.After(now) {
+// early is by how much a probe may go before its time, if the machine is called
+// just then: one time fewer to wake up.
+const early = 5 * time.Millisecond
+
+// beat is when a line that was due at a time, not after now but for early, is
+// asked again: within every, and at a time at which other lines are asked too, so
+// that a house's probes go together.
+func (m *Machine) beat(due, now time.Time, every time.Duration) time.Time {
+	if due.Before(now) {
+		due = now
+	}
+	since := due.Add(every).Sub(m.start)
+	if at := m.start.Add(since - since%min(m.cfg.Every, eager)); at.After(due) {
 		return at
 	}
-	return now.Add(every)
+	return due.Add(every)
 }
 
 // schedule orders the probes that are due.
@@ -62,10 +70,10 @@ func (l *line) schedule(m *Machine, now time.Time) []Probe {
 		l.burst = now.Add(m.burstGap(l))
 		return out
 	}
-	if now.Before(l.next) {
+	if now.Add(early).Before(l.next) {
 		return nil
 	}
-	l.next = m.beat(now, m.interval(l))
+	l.next = m.beat(l.next, now, m.interval(l))
 	if l.volley || l.verdict == Untried {
 		for _, t := range l.targets {
 			send(t, true, t.deaf())

@@ -47,6 +47,7 @@ func run(ctx context.Context, c *worker.Conn, log *slog.Logger) error {
 	flush := time.NewTimer(0)
 	defer flush.Stop()
 	for {
+		now := false
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -64,10 +65,11 @@ func run(ctx context.Context, c *worker.Conn, log *slog.Logger) error {
 				due = at
 				flush.Reset(wait)
 			}
+			now = len(p.events) == 0 && r.settled()
 		case <-flush.C:
-			if len(r.Events) == 0 {
-				continue
-			}
+			now = len(r.Events) > 0
+		}
+		if now {
 			if err := c.Send(r); err != nil {
 				return err
 			}
@@ -82,6 +84,11 @@ const (
 	replyFor = 3 * time.Millisecond
 	sentFor  = 40 * time.Millisecond // well below the least time-out of failover, 100 ms
 )
+
+// settled says whether nothing more is to be awaited: all that was sent is answered.
+func (r *Report) settled() bool {
+	return !slices.ContainsFunc(r.Events, func(e Event) bool { return e.Kind == Sent })
+}
 
 // add takes an event into the report.
 func (r *Report) add(ev Event) {
