@@ -18,10 +18,15 @@ func setCarrier(fd interface{ Fd() uintptr }, on bool) error {
 	return unix.IoctlSetPointerInt(int(fd.Fd()), unix.TUNSETCARRIER, v)
 }
 
-// advertise sends one router advertisement to eth1, from its other end.
-func (b *bench) advertise() {
+// router makes eth1's other end a router's.
+func (b *bench) router() {
 	b.Helper()
 	b.run("outside", "ip link set port1 down; ip link set port1 addrgenmode none; ip link set port1 up; ip addr add fe80::1/64 dev port1 nodad")
+}
+
+// advertise sends one router advertisement to eth1.
+func (b *bench) advertise() {
+	b.Helper()
 	b.in("outside", func() error {
 		ifi, err := net.InterfaceByName("port1")
 		if err != nil {
