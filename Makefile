@@ -78,7 +78,7 @@ deb: bin/weir
 # Beside a plain nftables router, in one run; then what a turn of the loop and reading a file take.
 bench: bin/weir | tools-nft
 	$(GO) run ./test/bench bin/weir
-	$(GO) test -run '^$$' -bench 'Turn|Parse|Build|Put' ./internal/...
+	$(GO) test -run '^$$' -bench . ./internal/...
 
 clean:
 	rm -rf bin dist
