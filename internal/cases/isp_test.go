@@ -7,7 +7,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 
 	"weir/internal/lab"
 )
@@ -54,12 +53,6 @@ func exists(path string) bool {
 func (s *server) said() string {
 	b, _ := os.ReadFile(s.log)
 	return string(b)
-}
-
-// stop ends the server as its own people would.
-func (s *server) stop() {
-	_ = s.cmd.Process.Signal(syscall.SIGTERM)
-	_ = s.cmd.Wait()
 }
 
 // bare is what an ISP of the lab sells, without its own DHCP server: the address

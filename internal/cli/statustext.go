@@ -57,7 +57,7 @@ func lines(w io.Writer, s api.Status, now time.Time) {
 			t.row(wan.Name+used, f.name, f.line.Verdict, age(now, f.line.Since), percent(f.line.LossPct), millis(f.line.LatencyMS), first(f.line.Addresses), f.line.Why)
 		}
 	}
-	t.write(w)
+	_ = t.write(w)
 }
 
 func lans(w io.Writer, s api.Status) {
@@ -73,7 +73,7 @@ func lans(w io.Writer, s api.Status) {
 		}
 		t.row(l.Name, port, strings.Join(l.Addresses, " "), fmt.Sprint(l.Leases))
 	}
-	t.write(w)
+	_ = t.write(w)
 }
 
 func forwards(w io.Writer, s api.Status) {
@@ -90,7 +90,7 @@ func forwards(w io.Writer, s api.Status) {
 		}
 		t.row(f.Name, strings.Join(f.Protocol, "+")+" "+strings.Join(f.Port, ","), strings.Join(f.To, " "), answers)
 	}
-	t.write(w)
+	_ = t.write(w)
 }
 
 func services(w io.Writer, s api.Status, now time.Time) {
@@ -102,7 +102,7 @@ func services(w io.Writer, s api.Status, now time.Time) {
 	for _, v := range s.Services {
 		t.row(v.Name, v.State, age(now, v.Since), fmt.Sprint(v.Restarts), v.LastError)
 	}
-	t.write(w)
+	_ = t.write(w)
 }
 
 // age is how long ago t was, in the two largest units; "-" where it never was.

@@ -160,7 +160,7 @@ func (c *checker) checkForwards(h *house) {
 	c.uniqueLabels(h.fwds)
 	for i, n := range h.fwds {
 		f := &h.Forwards[i]
-		c.checkTarget(h, n, f)
+		c.checkTarget(h, n)
 		c.checkToPort(n, f)
 		for _, it := range n.items("from") {
 			p, _ := it.val.(Place)
@@ -177,7 +177,7 @@ func (c *checker) checkForwards(h *house) {
 }
 
 // checkTarget sees that a forward leads to one device that is there.
-func (c *checker) checkTarget(h *house, n *node, f *Forward) {
+func (c *checker) checkTarget(h *house, n *node) {
 	if n.bad("to") {
 		return
 	}

@@ -36,9 +36,9 @@ type Diagnostic struct {
 // Error makes a Diagnostic an error: its first line.
 func (d Diagnostic) Error() string {
 	s := d.File
-	switch {
-	case d.Line == 0:
-	case d.Line == d.EndLine:
+	switch d.Line {
+	case 0:
+	case d.EndLine:
 		s += fmt.Sprintf(":%d,%d-%d", d.Line, d.Column, d.EndColumn)
 	default:
 		s += fmt.Sprintf(":%d,%d-%d,%d", d.Line, d.Column, d.EndLine, d.EndColumn)

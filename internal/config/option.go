@@ -125,7 +125,8 @@ func (c *checker) option(it hclsyntax.ObjectConsItem, seen map[string]hcl.Range)
 			inner = w.Wrapped
 		}
 		if n, ok := number(inner); ok {
-			return Option{}, c.optionNumber(n, at)
+			c.optionNumber(n, at)
+			return Option{}, false
 		}
 		detail := `It looks like ntp-servers = "10.0.10.1"`
 		if s, ok := literalText(inner); ok {
@@ -162,21 +163,20 @@ func (c *checker) option(it hclsyntax.ObjectConsItem, seen map[string]hcl.Range)
 	return Option{Code: def.code, Name: name, Data: data}, ok
 }
 
-// optionNumber reports an option by its number. It always returns false.
-func (c *checker) optionNumber(n string, at hcl.Range) bool {
+// optionNumber reports an option by its number.
+func (c *checker) optionNumber(n string, at hcl.Range) {
 	code, err := strconv.Atoi(n)
 	if err != nil || code < 1 || code > 254 {
 		c.err(at, "DHCP options have the numbers 1 to 254; write their names.", "no DHCP option is called %q", n)
-		return false
+		return
 	}
 	for name, def := range optionNames {
 		if int(def.code) == code {
 			c.err(at, fmt.Sprintf("Write %s.", name), "option %d by its number is in the language, but weir %s can't do it yet", code, Release)
-			return false
+			return
 		}
 	}
 	c.later(at, fmt.Sprintf("option %d by its number", code))
-	return false
 }
 
 // optionData encodes a value.

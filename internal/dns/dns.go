@@ -17,7 +17,6 @@
 package dns
 
 import (
-	"cmp"
 	"net/netip"
 	"strings"
 	"time"
@@ -176,9 +175,4 @@ func (c Config) upstreams() []upstream {
 type upstream struct {
 	Server
 	WAN string
-}
-
-// compareSockets orders sockets, so that sets of them can be compared.
-func compareSockets(a, b Socket) int {
-	return cmp.Or(strings.Compare(a.Network, b.Network), a.Addr.Compare(b.Addr))
 }

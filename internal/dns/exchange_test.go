@@ -96,7 +96,7 @@ func serveStream(l net.Listener, do func(*dns.Msg) *dns.Msg) {
 
 func with(q *dns.Msg, addr string) *dns.Msg {
 	r := new(dns.Msg).SetReply(q)
-	r.Answer = []dns.RR{addrRR(q.Question[0].Name, netip.MustParseAddr(addr), 60)}
+	r.Answer = []dns.RR{addrRR(q.Question[0].Name, netip.MustParseAddr(addr))}
 	return r
 }
 

@@ -373,7 +373,7 @@ func edeOf(m *dns.Msg) *dns.EDNS0_EDE {
 }
 
 // report tells how the upstreams do.
-func (f *forwarder) report(now time.Time) []UpstreamReport {
+func (f *forwarder) report() []UpstreamReport {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	rs := make([]UpstreamReport, len(f.ups))

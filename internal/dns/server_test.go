@@ -69,7 +69,7 @@ func TestServe(t *testing.T) {
 			r.IsEdns0().Option = []dns.EDNS0{&dns.EDNS0_EDE{InfoCode: dns.ExtendedErrorCodeSignatureExpired, ExtraText: "x"}}
 			return r, nil
 		}
-		r.Answer = []dns.RR{addrRR(m.Question[0].Name, netip.MustParseAddr("192.0.2.1"), 60)}
+		r.Answer = []dns.RR{addrRR(m.Question[0].Name, netip.MustParseAddr("192.0.2.1"))}
 		return r, nil
 	})
 	const lan, outside = "172.31.0.50", "198.51.100.7"
@@ -165,7 +165,7 @@ func TestServeSizes(t *testing.T) {
 	s := served(t, func(_ context.Context, m *dns.Msg) (*dns.Msg, error) {
 		r := new(dns.Msg).SetReply(m)
 		for i := range 200 {
-			r.Answer = append(r.Answer, addrRR(m.Question[0].Name, netip.AddrFrom4([4]byte{192, 0, 2, byte(i)}), 60))
+			r.Answer = append(r.Answer, addrRR(m.Question[0].Name, netip.AddrFrom4([4]byte{192, 0, 2, byte(i)})))
 		}
 		return r, nil
 	})

@@ -59,10 +59,10 @@ func (s *service) report(ctx context.Context, c *worker.Conn) {
 		select {
 		case <-ctx.Done():
 			return
-		case now := <-tick.C:
+		case <-tick.C:
 			r := Report{
 				Queries: s.queries.Load(), Cached: s.fromCache.Load(), Refused: s.refused.Load(),
-				Dropped: s.dropped.Load(), Rebinding: s.rebinding.Load(), Upstreams: s.fwd.report(now),
+				Dropped: s.dropped.Load(), Rebinding: s.rebinding.Load(), Upstreams: s.fwd.report(),
 			}
 			if r.equal(last) {
 				continue

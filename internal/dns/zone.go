@@ -135,7 +135,7 @@ func (z *Zone) forward(q dns.Question, name string, client netip.Addr) Answer {
 	}
 	var a Answer
 	for _, addr := range addrs {
-		if rr := addrRR(q.Name, addr, localTTL); rr.Header().Rrtype == q.Qtype {
+		if rr := addrRR(q.Name, addr); rr.Header().Rrtype == q.Qtype {
 			a.Answer = append(a.Answer, rr)
 		}
 	}
@@ -183,7 +183,7 @@ func (z *Zone) onClientsLAN(addrs []netip.Addr, client netip.Addr, only bool) []
 // localhost answers for localhost and what is below it (RFC 6761, 6.3).
 func (z *Zone) localhost(q dns.Question) Answer {
 	for _, a := range []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()} {
-		if rr := addrRR(q.Name, a, localTTL); rr.Header().Rrtype == q.Qtype {
+		if rr := addrRR(q.Name, a); rr.Header().Rrtype == q.Qtype {
 			return Answer{Answer: []dns.RR{rr}}
 		}
 	}
@@ -219,10 +219,10 @@ func header(name string, rrtype uint16, ttl uint32) dns.RR_Header {
 	return dns.RR_Header{Name: name, Rrtype: rrtype, Class: dns.ClassINET, Ttl: ttl}
 }
 
-// addrRR is the A or AAAA record of an address.
-func addrRR(name string, a netip.Addr, ttl uint32) dns.RR {
+// addrRR is the A or AAAA record of an address of the house.
+func addrRR(name string, a netip.Addr) dns.RR {
 	if a.Is4() {
-		return &dns.A{Hdr: header(name, dns.TypeA, ttl), A: a.AsSlice()}
+		return &dns.A{Hdr: header(name, dns.TypeA, localTTL), A: a.AsSlice()}
 	}
-	return &dns.AAAA{Hdr: header(name, dns.TypeAAAA, ttl), AAAA: a.AsSlice()}
+	return &dns.AAAA{Hdr: header(name, dns.TypeAAAA, localTTL), AAAA: a.AsSlice()}
 }

@@ -213,8 +213,8 @@ func FuzzZone(f *testing.F) {
 		"256.10.in-addr.arpa.", "0.0.0.0.in-addr.arpa.", "\\000.local.", "a\\.b.local.", strings.Repeat("f.", 32) + "ip6.arpa.",
 		strings.Repeat("f.", 33) + "ip6.arpa.", "ff.d.f.ip6.arpa.", "localhost", "home.arpa.", "resolver.arpa.",
 	} {
-		f.Add(s, uint16(dns.TypePTR))
-		f.Add(s, uint16(dns.TypeA))
+		f.Add(s, dns.TypePTR)
+		f.Add(s, dns.TypeA)
 	}
 	z := NewZone(house(), 1)
 	f.Fuzz(func(t *testing.T, name string, rrtype uint16) {

@@ -173,7 +173,7 @@ func FuzzParseUDP(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte, partial bool) {
 		u, err := ParseUDP(b, partial)
 		if err != nil {
-			if errors.Is(err, ErrNotUDP) != (err == ErrNotUDP) {
+			if errors.Is(err, ErrNotUDP) != (err == ErrNotUDP) /* itself */ {
 				t.Errorf("ErrNotUDP is wrapped: %v", err)
 			}
 			return

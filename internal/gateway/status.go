@@ -22,6 +22,7 @@ func (d *daemon) Status(ctx context.Context) (api.Status, error) {
 		for _, f := range d.force.Current.Files {
 			s.File.Names = append(s.File.Names, f.Name)
 		}
+		d.lanNews(&s)
 		s.Turn = d.turns
 		for _, v := range d.services() {
 			s.Services = append(s.Services, v.status())

@@ -208,10 +208,10 @@ func Identify(name string) (ID, error) {
 	if err := unix.Statfs(Path(name), &fs); err != nil {
 		return ID{}, fmt.Errorf("network namespace %s: %w", name, err)
 	}
-	if int64(fs.Type) != unix.NSFS_MAGIC {
+	if int64(fs.Type) != unix.NSFS_MAGIC { //nolint:unconvert // its type differs between processors
 		return ID{}, fmt.Errorf("network namespace %s: nothing is mounted on %s: %w", name, Path(name), ErrNotExist)
 	}
-	return ID{Dev: uint64(st.Dev), Ino: st.Ino}, nil
+	return ID{Dev: uint64(st.Dev), Ino: st.Ino}, nil //nolint:unconvert // its type differs between processors
 }
 
 // Attach gives the namespace that f is open on the name name, as after Delete

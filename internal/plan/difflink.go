@@ -132,7 +132,7 @@ func (d *differ) unlink(ns string, l Link, why string) {
 	lost := d.lost(ns, l.Name)
 	if at == atLinkGone {
 		// Our routes by it go before it, each in a step of its own.
-		lost.Routes = slices.DeleteFunc(lost.Routes, func(r Route) bool { return d.ourRoute(ns, r) })
+		lost.Routes = slices.DeleteFunc(lost.Routes, ourRoute)
 		d.late[linkKey{ns, l.Name}] = true
 	}
 	if l.Kind == "veth" && l.PeerNS != "?" {

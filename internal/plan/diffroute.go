@@ -51,7 +51,7 @@ func ourTable(table int) bool {
 }
 
 // ourRoute says whether a route is weir's to remove.
-func (d *differ) ourRoute(ns string, r Route) bool {
+func ourRoute(r Route) bool {
 	return r.Proto == desired.RouteProto || ourTable(r.Table) && r.Proto != protoOwn
 }
 
@@ -62,7 +62,7 @@ func (d *differ) routes(w *desired.Namespace, h *Namespace) {
 		if r.Link != "" && (d.gone[at] && !d.late[at] || d.void[at] != 0) {
 			continue // goes by itself
 		}
-		if d.ourRoute(w.Name, r) || d.competes(r) && w.Name == "" {
+		if ourRoute(r) || d.competes(r) && w.Name == "" {
 			s := routeSlotOf(r.Route)
 			bySlot[s] = append(bySlot[s], r)
 		}

@@ -112,7 +112,7 @@ func cut(t *testing.T, dev string) {
 	if err := netns.Do("", func() error {
 		link, err := netlink.LinkByName(dev)
 		if err != nil {
-			return nil // already
+			return nil //nolint:nilerr // it is gone already
 		}
 		return netlink.LinkDel(link)
 	}); err != nil {

@@ -15,9 +15,8 @@ func packets(from, to int) (out []Packet) {
 }
 
 func TestLogKeepsTheLast(t *testing.T) {
-	l := NewLog(5)
 	for i, want := range map[int]string{3: "0", 5: "0", 7: "2", 23: "18"} {
-		l = NewLog(5)
+		l := NewLog(5)
 		l.Add(Report{Packets: packets(0, i), Lost: i})
 		got, lost := l.Last()
 		if len(got) != min(i, 5) || got[0].Rule != want || got[len(got)-1].Rule != fmt.Sprint(i-1) || lost != i {

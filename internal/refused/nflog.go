@@ -16,7 +16,7 @@ import (
 
 // What linux/netfilter/nfnetlink_log.h has and x/sys/unix lacks.
 const (
-	msgPacket = unix.NFNL_SUBSYS_ULOG<<8 | 0 // NFULNL_MSG_PACKET
+	msgPacket = unix.NFNL_SUBSYS_ULOG << 8   // NFULNL_MSG_PACKET
 	msgConfig = unix.NFNL_SUBSYS_ULOG<<8 | 1 // NFULNL_MSG_CONFIG
 
 	cfgCmd      = 1 // NFULA_CFG_CMD

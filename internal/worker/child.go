@@ -230,7 +230,7 @@ func (c *Child) talk(ctx context.Context, conn *Conn, pid int) error {
 	for {
 		m, err := conn.recv()
 		if err != nil {
-			return nil // the child's end says why, or we were told to stop
+			return nil //nolint:nilerr // the child's end says why, or we were told to stop
 		}
 		if err := c.o.Received(m); err != nil {
 			return fmt.Errorf("message from service %s: %w", c.o.Kind, err)

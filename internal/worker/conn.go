@@ -193,7 +193,7 @@ func (c *Conn) recv() (m Message, err error) {
 		if err != nil {
 			m.Close()
 			m = Message{}
-			c.fail(err)
+			_ = c.fail(err)
 		}
 	}()
 	var header [headerLen]byte

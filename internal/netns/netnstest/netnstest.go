@@ -60,7 +60,7 @@ func Main(m interface{ Run() int }) {
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	runtime.LockOSThread() // Pdeathsig is sent when the thread that forked ends
 	if err := cmd.Start(); err != nil {
-		os.Setenv(envMissing, err.Error())
+		_ = os.Setenv(envMissing, err.Error())
 		os.Exit(m.Run())
 	}
 	signals := make(chan os.Signal, 8)
@@ -180,7 +180,7 @@ func Alone(t *testing.T, f func(t *testing.T)) {
 			t.Fatal(err)
 		}
 		// A process that f starts may be a test binary as well.
-		os.Unsetenv(envAlone)
+		_ = os.Unsetenv(envAlone)
 		f(t)
 		return
 	}

@@ -176,10 +176,9 @@ func (e *Engine) rebooting(now time.Time) Out {
 }
 
 // wait starts anew after a pause.
-func (e *Engine) wait(now time.Time, pause time.Duration) Out {
+func (e *Engine) wait(now time.Time, pause time.Duration) {
 	e.enter(Init, now)
 	e.next = now.Add(pause)
-	return Out{}
 }
 
 // enter changes the state. Each exchange has a transaction id of its own, but a
@@ -331,7 +330,8 @@ func (e *Engine) refused(now time.Time, p *dhcpv4.DHCPv4, server netip.Addr) Out
 		return e.report(e.discovering(now))
 	}
 	// Offered and refused again and again: no faster than a silent server.
-	return e.report(e.wait(now, e.jitter(min(startBackoff<<min(e.naks-2, 10), maxBackoff))))
+	e.wait(now, e.jitter(min(startBackoff<<min(e.naks-2, 10), maxBackoff)))
+	return e.report(Out{})
 }
 
 // Conflict takes an ARP packet that says that somebody else uses, or wants, the
