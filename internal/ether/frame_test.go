@@ -173,7 +173,7 @@ func FuzzParseUDP(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte, partial bool) {
 		u, err := ParseUDP(b, partial)
 		if err != nil {
-			if errors.Is(err, ErrNotUDP) != (err == ErrNotUDP) /* itself */ {
+			if errors.Is(err, ErrNotUDP) != (err == ErrNotUDP) { //nolint:errorlint // it is returned as it is
 				t.Errorf("ErrNotUDP is wrapped: %v", err)
 			}
 			return

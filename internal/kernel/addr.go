@@ -26,7 +26,7 @@ func ifaddr(family uint8, bits int, flags uint32, index int) []byte {
 }
 
 func (s *space) addrs(names map[int]string) ([]plan.Addr, error) {
-	msgs, err := dump(s.route, unix.RTM_GETADDR, 0, ifaddr(unix.AF_UNSPEC, 0, 0, 0))
+	msgs, err := dump(s.route, unix.RTM_GETADDR, ifaddr(unix.AF_UNSPEC, 0, 0, 0))
 	if err != nil {
 		return nil, fmt.Errorf("list addresses in %s: %w", place(s.name), err)
 	}
@@ -35,7 +35,7 @@ func (s *space) addrs(names map[int]string) ([]plan.Addr, error) {
 		if m.Header.Type != unix.RTM_NEWADDR {
 			continue
 		}
-		a, _, err := parseAddr(m.Data, names)
+		a, err := parseAddr(m.Data, names)
 		if err != nil {
 			return nil, fmt.Errorf("list addresses in %s: %w", place(s.name), err)
 		}
@@ -46,10 +46,10 @@ func (s *space) addrs(names map[int]string) ([]plan.Addr, error) {
 	return out, nil
 }
 
-// parseAddr returns the address and its flags (IFA_F_...).
-func parseAddr(b []byte, names map[int]string) (plan.Addr, uint32, error) {
+// parseAddr reads an address (struct ifaddrmsg and its attributes).
+func parseAddr(b []byte, names map[int]string) (plan.Addr, error) {
 	if len(b) < unix.SizeofIfAddrmsg {
-		return plan.Addr{}, 0, short("address", b)
+		return plan.Addr{}, short("address", b)
 	}
 	family, bits, flags := b[0], int(b[1]), uint32(b[2])
 	a := plan.Addr{Addr: desired.Addr{Link: names[int(native.Uint32(b[4:]))]}}
@@ -71,7 +71,7 @@ func parseAddr(b []byte, names map[int]string) (plan.Addr, uint32, error) {
 		}
 	})
 	if err != nil {
-		return a, 0, err
+		return a, err
 	}
 	if !local.IsValid() {
 		local = address
@@ -91,7 +91,7 @@ func parseAddr(b []byte, names map[int]string) (plan.Addr, uint32, error) {
 			// Before IFA_PROTO: what the kernel makes from an RA is not permanent.
 			!known && flags&unix.IFA_F_PERMANENT == 0 && flags&unix.IFA_F_MANAGETEMPADDR != 0
 	}
-	return a, flags, nil
+	return a, nil
 }
 
 func (s *space) addAddr(a plan.Addr) error {

@@ -38,7 +38,7 @@ func (s *space) links() ([]rawLink, error) {
 	if err != nil {
 		return nil, err
 	}
-	msgs, err := dump(s.route, unix.RTM_GETLINK, 0, append(ifinfo(0, 0, 0), data...))
+	msgs, err := dump(s.route, unix.RTM_GETLINK, append(ifinfo(0, 0, 0), data...))
 	if err != nil {
 		return nil, fmt.Errorf("list links in %s: %w", place(s.name), err)
 	}

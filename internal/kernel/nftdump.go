@@ -101,7 +101,7 @@ func (s *space) nftDump(msg uint16, a func(e *netlink.AttributeEncoder)) ([]netl
 	if err != nil {
 		return nil, err
 	}
-	return dump(s.nf, netlink.HeaderType(nftSubsys|msg), 0, append(nfgen(nfInet, 0), data...))
+	return dump(s.nf, netlink.HeaderType(nftSubsys|msg), append(nfgen(nfInet, 0), data...))
 }
 
 func (s *space) dumpOnce() (*form, error) {

@@ -157,9 +157,10 @@ func blocks(text string) []block {
 			}
 		case c == '{':
 			depth++
-			if depth == 2 {
+			switch depth {
+			case 2:
 				open = i
-			} else if depth == 1 {
+			case 1:
 				start = i + 1
 			}
 		case c == '}':

@@ -13,20 +13,20 @@ import (
 // and their rules by chain, sets, objects.
 func touches(was, now *form) []plan.Touch {
 	var out []plan.Touch
-	say := func(op plan.Op, set, format string, args ...any) {
-		out = append(out, plan.Touch{Op: op, Set: set, What: fmt.Sprintf(format, args...)})
+	say := func(op plan.Op, format string, args ...any) {
+		out = append(out, plan.Touch{Op: op, What: fmt.Sprintf(format, args...)})
 	}
 	for _, name := range both(was.Chains, now.Chains) {
 		a, ok1 := was.Chains[name]
 		b, ok2 := now.Chains[name]
 		switch {
 		case !ok2:
-			say(plan.Remove, "", "chain %s", name)
+			say(plan.Remove, "chain %s", name)
 		case !ok1:
-			say(plan.Add, "", "chain %s", name)
+			say(plan.Add, "chain %s", name)
 		default:
 			if a.Head != b.Head {
-				say(plan.Change, "", "chain %s", name)
+				say(plan.Change, "chain %s", name)
 			}
 			out = append(out, ruleTouches(name, a.Rules, b.Rules)...)
 		}
@@ -40,20 +40,20 @@ func touches(was, now *form) []plan.Touch {
 		}
 		switch {
 		case !ok2:
-			say(plan.Remove, "", "%s %s", kind, name)
+			say(plan.Remove, "%s %s", kind, name)
 		case !ok1:
-			say(plan.Add, "", "%s %s", kind, name)
+			say(plan.Add, "%s %s", kind, name)
 		case a.Head != b.Head:
-			say(plan.Change, "", "%s %s", kind, name)
+			say(plan.Change, "%s %s", kind, name)
 		default:
 			out = append(out, elementTouches(kind, name, a.Elems, b.Elems)...)
 		}
 	}
 	for _, o := range missing(was.Objs, now.Objs) {
-		say(plan.Remove, "", "%s", o)
+		say(plan.Remove, "%s", o)
 	}
 	for _, o := range missing(now.Objs, was.Objs) {
-		say(plan.Add, "", "%s", o)
+		say(plan.Add, "%s", o)
 	}
 	return out
 }

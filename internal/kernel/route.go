@@ -46,7 +46,7 @@ func rtmsg(family uint8, dstLen int, table int, proto, scope, typ uint8, flags u
 func (s *space) routes(names map[int]string) ([]plan.Route, error) {
 	var out []plan.Route
 	for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
-		msgs, err := dump(s.route, unix.RTM_GETROUTE, 0, rtmsg(family, 0, 0, 0, 0, 0, 0))
+		msgs, err := dump(s.route, unix.RTM_GETROUTE, rtmsg(family, 0, 0, 0, 0, 0, 0))
 		if family == unix.AF_INET6 && (errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EAFNOSUPPORT)) {
 			continue // a kernel without IPv6
 		}

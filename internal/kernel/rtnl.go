@@ -18,10 +18,10 @@ var errInterrupted = errors.New("what was read kept changing")
 
 // dump asks for a whole list. A dump that was interrupted by a change is taken
 // again, a few times.
-func dump(c *netlink.Conn, typ netlink.HeaderType, flags netlink.HeaderFlags, data []byte) ([]netlink.Message, error) {
+func dump(c *netlink.Conn, typ netlink.HeaderType, data []byte) ([]netlink.Message, error) {
 	for range 10 {
 		msgs, err := c.Execute(netlink.Message{
-			Header: netlink.Header{Type: typ, Flags: netlink.Request | netlink.Dump | flags},
+			Header: netlink.Header{Type: typ, Flags: netlink.Request | netlink.Dump},
 			Data:   data,
 		})
 		if err != nil {

@@ -36,7 +36,7 @@ func rulemsg(family uint8, table int, action uint8) []byte {
 func (s *space) rules() ([]plan.Rule, error) {
 	var out []plan.Rule
 	for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
-		msgs, err := dump(s.route, unix.RTM_GETRULE, 0, rulemsg(family, 0, 0))
+		msgs, err := dump(s.route, unix.RTM_GETRULE, rulemsg(family, 0, 0))
 		if family == unix.AF_INET6 && (errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EAFNOSUPPORT)) {
 			continue // a kernel without IPv6
 		}

@@ -208,7 +208,7 @@ func (l *lan) run(ctx context.Context, w *work, name string) {
 				}
 				log.Debug("advertisement not sent", "addr", s.To, "err", err)
 			}
-			if trouble == "" && e.Last() == r.Sent || trouble != "" && trouble == r.Trouble {
+			if trouble == "" && e.Last().Equal(r.Sent) || trouble != "" && trouble == r.Trouble {
 				continue
 			}
 			if trouble == "" {

@@ -226,7 +226,7 @@ func unknownOut(ns string) error {
 		return err
 	}
 	if got, err := say(c, "unknown"); !errors.Is(err, unix.ECONNRESET) {
-		return fmt.Errorf("got %q (%v), want a reset", got, err)
+		return fmt.Errorf("got %q, want a reset: %w", got, err)
 	}
 	return nil
 }
@@ -242,7 +242,7 @@ func (w *world) unknownIn(int) error {
 		return err
 	}
 	if got, err := say(c, "unknown"); !errors.Is(err, os.ErrDeadlineExceeded) {
-		return fmt.Errorf("got %q (%v), want silence", got, err)
+		return fmt.Errorf("got %q, want silence: %w", got, err)
 	}
 	return nil
 }
