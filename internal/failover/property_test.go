@@ -3,6 +3,7 @@ package failover
 import (
 	"flag"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -66,7 +67,7 @@ func TestOutageIsActedOnInTime(t *testing.T) {
 
 var seeds = flag.Int("seeds", 1, "multiply the seeds of TestRandomLossMovesNothing")
 
-// Random loss fells no line. With -seeds=20 that was seen over 60 hours at 20 %,
+// Random loss fells no line. With -seeds=60 that was seen over 60 hours at 20 %,
 // 220 hours at 30 % and 60 hours at 40 % of round trips lost.
 func TestRandomLossMovesNothing(t *testing.T) {
 	for _, c := range []struct {
@@ -75,11 +76,11 @@ func TestRandomLossMovesNothing(t *testing.T) {
 		seeds int
 		long  time.Duration
 	}{
-		{0.2, 20 * time.Millisecond, 3, time.Hour},
-		{0.3, 20 * time.Millisecond, 3, time.Hour},
-		{0.3, 140 * time.Millisecond, 3, time.Hour},
-		{0.3, 140 * time.Millisecond, 300, time.Minute},
-		{0.4, 60 * time.Millisecond, 3, time.Hour},
+		{0.2, 20 * time.Millisecond, 1, time.Hour},
+		{0.3, 20 * time.Millisecond, 1, time.Hour},
+		{0.3, 140 * time.Millisecond, 1, time.Hour},
+		{0.3, 140 * time.Millisecond, 100, time.Minute},
+		{0.4, 60 * time.Millisecond, 1, time.Hour},
 	} {
 		t.Run(fmt.Sprintf("%.0f%%/%v/%v", 100*c.loss, c.rtt, c.long), func(t *testing.T) {
 			t.Parallel()
@@ -96,7 +97,8 @@ func TestRandomLossMovesNothing(t *testing.T) {
 				}
 				shown += w.line(fiber).Loss / float64(c.seeds**seeds)
 			}
-			if shown < 70*c.loss || shown > 130*c.loss {
+			// Of 64 probes each; a target taken for deaf by chance takes a little away.
+			if off := 4 * 100 * math.Sqrt(c.loss*(1-c.loss)/float64(historyLen*c.seeds**seeds)); math.Abs(shown-100*c.loss) > off+3 {
 				t.Errorf("the loss shown is %.0f %%, want about %.0f", shown, 100*c.loss)
 			} else {
 				t.Logf("the loss shown is %.0f %%", shown)
