@@ -87,6 +87,7 @@ func TestBothISPsGiveTheSame(t *testing.T) {
 func TestTheLinesNetworkIsTheLANs(t *testing.T) {
 	for _, c := range []struct{ name, lan, customer, router, nas, peer string }{
 		{"192.168.1.1 behind 192.168.1.1", "192.168.1.1/24", "192.168.1.77/24", "192.168.1.1", "192.168.1.23", "192.168.1.99"},
+		{"our address there is a host's here", "192.168.1.1/24", "192.168.1.23/24", "192.168.1.1", "192.168.1.23", "192.168.1.99"},
 		{"10.8.6.0/24 in 10.0.0.0/8", "10.8.6.1/24", "10.200.3.4/8", "10.0.0.1", "10.8.6.23", "10.8.6.99"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

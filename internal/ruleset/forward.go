@@ -24,6 +24,7 @@ func (m *mainTable) forward(asked, hairpin *chain, fwd config.Forward) {
 	all := len(on) == len(m.WANs)
 	name := "forward." + fwd.Name
 	count := m.counter(name)
+	claim := fmt.Sprintf("ct mark set ct mark or 0x%03x", MarkClaimed)
 	for _, f := range families() {
 		to := m.target(fwd, f)
 		if !to.IsValid() {
@@ -38,7 +39,7 @@ func (m *mainTable) forward(asked, hairpin *chain, fwd config.Forward) {
 			}), "saddr")
 		}
 		for i, o := range openings(fwd, to) {
-			act := strings.Join([]string{o.match, count, "dnat", f.word, "to", o.to}, " ")
+			act := strings.Join([]string{o.match, count, claim, "dnat", f.word, "to", o.to}, " ")
 			id := name + f.digit + nth(i)
 			for _, s := range pairs(from, []match{{f.nfproto, f.digit}}) {
 				if all {

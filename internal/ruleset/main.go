@@ -190,7 +190,7 @@ func (m *mainTable) translateOut() {
 		if slices.ContainsFunc(fwds, func(f config.Forward) bool { return f.Hairpin }) {
 			// Client and target share a LAN: answered directly, the client would
 			// not know the answer as one.
-			out.add("hairpin.back."+l.Name, fmt.Sprintf("iifname %q oifname %q ct status dnat masquerade", l.Link, l.Link))
+			out.add("hairpin.back."+l.Name, fmt.Sprintf("iifname %q oifname %q", l.Link, l.Link), claimed(true), "masquerade")
 		}
 		// A peer outside whose address lies in the LAN's own network: the
 		// answer would be looked for in the LAN.
@@ -232,7 +232,7 @@ func (m *mainTable) through() {
 	if len(m.WANs) > 0 {
 		for _, f := range families() {
 			if len(m.LANs) > 0 {
-				c.add("unclaimed"+f.digit, "iifname", anyOf(m.lanLinks()), f.word, "daddr @own"+f.digit, "ct status & dnat == 0 goto unclaimed")
+				c.add("unclaimed"+f.digit, "iifname", anyOf(m.lanLinks()), f.word, "daddr @own"+f.digit, claimed(false), "goto unclaimed")
 			}
 		}
 	}
@@ -241,7 +241,7 @@ func (m *mainTable) through() {
 	c.add("icmpv6.link", "icmpv6 type { 130-140, 143 } drop")
 	c.add("rules", "jump rules_through")
 	if len(m.LANs) > 0 {
-		c.add("forwards", "iifname", anyOf(ours), "oifname", anyOf(m.lanLinks()), "ct status dnat accept")
+		c.add("forwards", "iifname", anyOf(ours), "oifname", anyOf(m.lanLinks()), claimed(true), "accept")
 	}
 	c.add("reach", "iifname vmap", m.perZone("to"))
 	c.add("stranger.refused", m.counter("stranger.refused"), "goto refuse")
@@ -309,6 +309,14 @@ func (m *mainTable) leave() {
 	}
 	m.chain("leave", "filter hook output priority 0; policy accept").
 		add("invalid.self", "oifname", anyOf(m.cables()), "ct state invalid meta l4proto 6", m.counter("invalid.self"), "reject with tcp reset")
+}
+
+// claimed matches the flows that a forward claims, or those that none does.
+func claimed(yes bool) string {
+	if yes {
+		return fmt.Sprintf("ct mark and 0x%03x != 0", MarkClaimed)
+	}
+	return fmt.Sprintf("ct mark and 0x%03x == 0", MarkClaimed)
 }
 
 // perZone is a verdict map from link to chain: PREFIX.lan.NAME and PREFIX.wan.NAME.

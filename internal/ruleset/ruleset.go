@@ -15,6 +15,11 @@ const (
 	MarkIn    = 0x100 // the flow came in by the line: it never leaves by another
 	MarkBound = 0x200 // our own packets that use a line whatever its verdict; never in a conntrack mark
 	MarkMask  = MarkIndex | MarkIn | MarkBound
+
+	// MarkClaimed, in a conntrack mark only, says that a forward claims the flow.
+	// The kernel's own word for it, ct status dnat, is missing where the
+	// destination stays the same: a line can have the address of a host inside.
+	MarkClaimed = 0x400
 )
 
 // Table is the table inet weir of a namespace.
