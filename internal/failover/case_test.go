@@ -103,6 +103,30 @@ func TestFirstToComeBackIsTakenAtOnce(t *testing.T) {
 	w.mustUse(t, "fiber")
 }
 
+// A lease that is taken back and given anew ends no flow, unless the line is dead.
+func TestAddressComesBack(t *testing.T) {
+	w := newWorld(twoWANs(), 1).up()
+	again := func() {
+		w.m.Line(w.now, fiber, false)
+		w.step()
+		w.m.Line(w.now, fiber, true)
+		w.step()
+	}
+	w.at(40*sec, again)
+	w.run(40 * sec)
+	if l := w.line(fiber); !l.Up || l.Verdict != Suspect {
+		t.Errorf("%v, up %v: want suspect, and its flows kept", l.Verdict, l.Up)
+	}
+	w.mustUse(t, "lte")
+	w.run(40*sec + 50*ms)
+	w.mustBe(t, fiber, Returning)
+	w.run(71 * sec)
+	w.mustUse(t, "fiber")
+	w.at(80*sec, func() { w.paths[fiber].cut = true; again() })
+	w.run(81 * sec)
+	w.mustBe(t, fiber, Down)
+}
+
 // The last line that fell keeps its flows only until another takes over.
 func TestFlowsOfTheLastLineAreKept(t *testing.T) {
 	cfg := twoWANs()

@@ -38,7 +38,9 @@
 // (round trips below 100 ms) fells none. Lines with long round trips (satellites) get more, see
 // [Config].
 //
-// A carrier that is gone is Down at once. One that is back when it is looked at
+// A line that gets its address back is Suspect, and Returning at its first reply:
+// a lease taken back and given anew costs no flow. A carrier that is gone is Down
+// at once. One that is back when it is looked at
 // but whose counter has moved is a blink: a reason to ask (a burst), not to move.
 //
 // # What is chosen

@@ -153,15 +153,15 @@ func (l *line) fall(m *Machine, now time.Time, v Verdict, why string) {
 	l.next = now.Add(m.interval(l))
 }
 
-// begin asks the line at once: it has just got what it needs.
-func (l *line) begin(m *Machine, now time.Time) {
+// begin asks the line at once: it has just got what it needs. Until it answers it
+// is Untried if it never did, else what again says.
+func (l *line) begin(m *Machine, now time.Time, again Verdict) {
 	l.forget()
-	l.mark, l.next, l.volley, l.lastError = now, now, true, ""
+	l.mark, l.next, l.burst, l.volley, l.lastError = now, now, now, true, ""
 	if l.fresh {
-		l.enter(m, now, Untried, "has an address; no answer yet")
-		return
+		again = Untried
 	}
-	l.enter(m, now, Down, "no answer yet")
+	l.enter(m, now, again, "has an address and carrier; no answer yet")
 }
 
 // doubt starts a burst without waiting for a loss. Only replies to what is sent

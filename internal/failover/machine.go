@@ -200,7 +200,7 @@ func (m *Machine) Carrier(now time.Time, wan string, up bool, losses uint32) {
 		case !up && (!was.lost() || l.verdict.Works()):
 			l.fall(m, now, Down, "no carrier")
 		case up && was.lost():
-			l.begin(m, now)
+			l.begin(m, now, Down)
 		case up && was.known && was.losses != losses:
 			l.doubt(m, now, "carrier blinked")
 		}
@@ -228,7 +228,8 @@ func (m *Machine) Line(now time.Time, id LineID, ready bool) {
 	case l.carrier.lost():
 		l.fall(m, now, Down, "no carrier")
 	default:
-		l.begin(m, now)
+		// A lease taken back and given anew: what flows may go on, if it does.
+		l.begin(m, now, Suspect)
 	}
 }
 
