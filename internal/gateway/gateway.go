@@ -113,6 +113,8 @@ func (d *daemon) restore(k state.Kept) {
 	for name, l := range k.WANs {
 		if holds(l, d.started) {
 			d.world.wans[name] = wan{lease: &l}
+		} else {
+			d.world.wans[name] = wan{last: &l}
 		}
 	}
 	for _, l := range k.Leases {

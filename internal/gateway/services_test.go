@@ -44,6 +44,11 @@ lan "home" {
 	if d := cmp.Diff(want, dhcp4Config(c, c.WANs[0], k), addrs); d != "" {
 		t.Error(d)
 	}
+	// What is over by the clock is asked for again all the same (no clock chip).
+	over := wan{port: k.port, last: &lteLease}
+	if got := dhcp4Config(c, c.WANs[0], over).Last; got != &lteLease {
+		t.Errorf("a stored lease that seems to be over: %+v", got)
+	}
 	if got := dhcp4Config(c, c.WANs[1], k).Hostname; got != "gw" {
 		t.Errorf("unsaid, the host name is %q, want the gateway's", got)
 	}

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"reflect"
 	"sync"
@@ -23,7 +24,7 @@ func dhcp4Config(c *config.Config, w config.WAN, k wan) dhcp4.Config {
 	return dhcp4.Config{
 		WAN: w.Name, Port: k.port.name, MAC: k.port.mac,
 		ClientID: w.IPv4.ClientID, Hostname: host, IgnoreClasslessRoutes: w.IPv4.IgnoreClasslessRoutes,
-		Last: k.lease, Confirm: k.confirm,
+		Last: cmp.Or(k.lease, k.last), Confirm: k.confirm,
 	}
 }
 
@@ -123,7 +124,7 @@ func (d *daemon) takeLease(name string, r dhcp4.Report) {
 	default:
 		d.log.Debug("lease renewed", "wan", name, "addr", r.Lease.Addr)
 	}
-	k.lease = r.Lease
+	k.lease, k.last = r.Lease, nil
 	d.world.wans[name] = k
 	d.wantTurn(0)
 	d.items <- []state.Item{state.KeepWAN(name, r.Lease)}

@@ -44,6 +44,7 @@ type wan struct {
 	confirm uint64 // rises when the carrier came back: the lease is to be confirmed
 
 	lease    *state.Lease4  // nil: none
+	last     *state.Lease4  // stored, and over by a clock that may be wrong: asked for again; nil: none
 	slaac    []netip.Prefix // what the kernel made of router advertisements
 	router6  bool           // the kernel has a default route from one
 	dad6     bool           // a fixed IPv6 address is not to be used yet: duplicate address detection
