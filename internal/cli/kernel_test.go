@@ -44,7 +44,7 @@ func TestKernelScript(t *testing.T) {
 						e.Setenv("PATH", e.Getenv("PATH")+":/usr/sbin:/sbin")
 						return nil
 					},
-					Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "starts": starts, "ends": ends, "until": until},
+					Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "starts": starts, "ends": ends, "until": until, "signals": signals},
 				})
 			})
 		})
@@ -131,11 +131,26 @@ func ends(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
+// signals is the script command "signals NAME SIGNAL", for those that a daemon
+// does not end by.
+func signals(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: signals NAME SIGNAL")
+	}
+	d := ts.Value(daemonsKey{}).(daemons)[args[0]]
+	sig := unix.SignalNum("SIG" + args[1])
+	if d == nil || sig == 0 {
+		ts.Fatalf("no daemon is called %s, or no signal %s", args[0], args[1])
+	}
+	ts.Check(d.cmd.Process.Signal(sig))
+}
+
 // until is the script command "until TIME FILE COMMAND...": it runs a command that
-// prints lines without end, until one of them contains the text in FILE.
+// prints lines without end, until one of them contains the text in FILE; with "!"
+// until one does not.
 func until(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) < 3 {
-		ts.Fatalf("usage: until TIME FILE COMMAND...")
+	if len(args) < 3 {
+		ts.Fatalf("usage: [!] until TIME FILE COMMAND...")
 	}
 	most, err := time.ParseDuration(args[0])
 	ts.Check(err)
@@ -149,13 +164,13 @@ func until(ts *testscript.TestScript, neg bool, args []string) {
 	last, found := "", false
 	for lines := bufio.NewScanner(out); !found && lines.Scan(); {
 		last = lines.Text()
-		found = strings.Contains(last, want)
+		found = strings.Contains(last, want) != neg
 	}
 	stuck.Stop()
 	_ = cmd.Process.Kill()
 	_ = cmd.Wait()
 	if !found {
-		ts.Fatalf("after %s there is no %s; the last is\n%s", args[0], want, last)
+		ts.Fatalf("after %s it is still not as wanted (%s); the last is\n%s", args[0], want, last)
 	}
 }
 

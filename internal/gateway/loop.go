@@ -24,6 +24,7 @@ import (
 const (
 	carrierEvery = 50 * time.Millisecond // see architecture.md, section 2: netlink tells of a carrier once a second at most
 	settleFor    = 20 * time.Millisecond // kernel events come in crowds: a turn waits for the crowd
+	lookEvery    = 30 * time.Second      // the kernel tells nobody of a changed sysctl: it is looked at besides
 	firstRetry   = time.Second           // a failed turn is tried again, then twice as late
 	maxRetry     = 30 * time.Second
 )

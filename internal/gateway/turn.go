@@ -118,6 +118,7 @@ func (d *daemon) turned(start time.Time, p plan.Plan, err error) {
 		d.log.Info("the kernel is as the file wants it again", "after", d.turns.Failed)
 	}
 	d.retry, d.seen = 0, p.Notes
+	d.wantTurn(lookEvery)
 	d.turns.Error, d.turns.Failed, d.turns.Retry = "", 0, time.Time{}
 	if !p.Empty() {
 		d.log.Info("kernel changed", "steps", len(p.Steps), "took", took.Round(10*time.Microsecond))
