@@ -280,6 +280,18 @@ func TestRenewal(t *testing.T) {
 	h.want("silent for too long, then renewing", words(h.send(mac(1), dhcpv4.MessageTypeRequest, uses(a))), "ACK "+a)
 }
 
+// Some clients say their name with the first request only.
+func TestTheNameStays(t *testing.T) {
+	h := newHouse(t, home())
+	a := h.get(mac(1), option(12, []byte("anna")...))
+	h.wait(6 * time.Hour)
+	h.want("renewal", words(h.send(mac(1), dhcpv4.MessageTypeRequest, uses(a))), "ACK "+a)
+	h.want("its name", h.disk[ip(a)].Hostname, "anna")
+	h.wait(6 * time.Hour)
+	h.send(mac(1), dhcpv4.MessageTypeRequest, uses(a), option(12, []byte("bert")...))
+	h.want("another one", h.disk[ip(a)].Hostname, "bert")
+}
+
 // Not even a lost ACK is repeated before the lease in it is on disk.
 func TestNoAckBeforeTheDisk(t *testing.T) {
 	h := newHouse(t, home())

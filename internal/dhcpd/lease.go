@@ -86,6 +86,9 @@ func (e *Engine) ack(now time.Time, s *scope, p *dhcpv4.DHCPv4, c client, a neti
 	name := hostname(p)
 	delete(s.offers, a)
 	b := s.bindings[a]
+	if name == "" && b.active(now) && b.lease.Client == c.id {
+		name = b.lease.Hostname // a client that does not say it again has not lost it
+	}
 	if b.active(now) && b.kept && b.lease.Client == c.id && b.lease.Hostname == name {
 		// Asked again within a moment (its ACK was lost, or it floods): the
 		// lease it has is good, and the disk has peace.
