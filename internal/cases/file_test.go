@@ -2,12 +2,17 @@ package cases
 
 import (
 	"errors"
+	"net/netip"
 	"os"
 	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/insomniacslk/dhcp/dhcpv4"
+
+	"weir/internal/lab"
 )
 
 // TestASlipCostsNothing (B26): a file with the same address or card twice, or
@@ -87,4 +92,76 @@ func TestASlipCostsNothing(t *testing.T) {
 		}
 		h.strays(fiber)
 	})
+}
+
+// TestAHostIsGivenALeasedAddress (B26): the file gives a host an address that
+// another device has leased. The holder keeps it until it renews and is then told
+// no; nobody ever shares it.
+func TestAHostIsGivenALeasedAddress(t *testing.T) {
+	in(t, func(h *house) {
+		h.connect(fiberLine())
+		h.connect(lteLine())
+		h.start(base)
+		holder, host := h.join("holder", "02:00:00:00:00:a1"), h.join("printer", "02:00:00:00:00:a2")
+		ack := h.lease(holder)
+		h.must(holder.Use(ack))
+		text := strings.Replace(base, "  host \"nas\" {", "  host \"printer\" {\n    mac     = \"02:00:00:00:00:a2\"\n    address = \""+holder.Addr4.String()+"\"\n  }\n  host \"nas\" {", 1)
+		h.write(text)
+		if out, err := h.tell("apply", h.file); err != nil {
+			t.Fatal(err, out)
+		}
+		first := h.lease(host)
+		if got := yours(first); got == holder.Addr4 {
+			t.Fatalf("%s is given to the printer while the holder has it", got)
+		}
+		if got := h.renew(holder, ack); got != dhcpv4.MessageTypeNak {
+			h.Errorf("the holder renews: %s, want a NAK", got)
+		}
+		h.must(holder.DelAddr("e0", netip.PrefixFrom(holder.Addr4, 24)))
+		again := h.lease(holder)
+		if got := yours(again); got == holder.Addr4 {
+			h.Errorf("the holder is given %s again", got)
+		}
+		h.until("the printer has its address", 15*time.Second, func() bool { return yours(h.lease(host)) == holder.Addr4 })
+	})
+}
+
+// TestOneHostTwoCards (B26): a laptop's wired and wireless cards in one host
+// block. One has the host's address, the other one of the pool while that is so.
+func TestOneHostTwoCards(t *testing.T) {
+	in(t, func(h *house) {
+		h.connect(fiberLine())
+		h.connect(lteLine())
+		h.start(strings.Replace(base, "  host \"nas\" {", "  host \"laptop\" {\n    mac     = [\"02:00:00:00:00:b1\", \"02:00:00:00:00:b2\"]\n    address = \"172.31.0.60\"\n  }\n  host \"nas\" {", 1))
+		wired, wireless := h.join("wired", "02:00:00:00:00:b1"), h.join("wireless", "02:00:00:00:00:b2")
+		ack := h.lease(wired)
+		h.must(wired.Use(ack))
+		if wired.Addr4 != addr("172.31.0.60") {
+			t.Fatalf("the first card has %s", wired.Addr4)
+		}
+		second := h.lease(wireless)
+		if a := yours(second); a == wired.Addr4 || a.Less(addr("172.31.0.100")) || addr("172.31.0.200").Less(a) {
+			h.Errorf("the second card has %s", a)
+		}
+		if got := h.renew(wired, ack); got != dhcpv4.MessageTypeAck {
+			h.Errorf("the first card renews: %s", got)
+		}
+	})
+}
+
+func yours(ack *dhcpv4.DHCPv4) netip.Addr {
+	a, _ := netip.AddrFromSlice(ack.YourIPAddr.To4())
+	return a
+}
+
+// lease leases an address for a client, which does not use it.
+func (h *house) lease(c *lab.Client) *dhcpv4.DHCPv4 {
+	h.Helper()
+	var ack *dhcpv4.DHCPv4
+	h.until(c.Name+" has a lease", 20*time.Second, func() bool {
+		var err error
+		ack, err = c.Lease(h.Context())
+		return err == nil
+	})
+	return ack
 }
