@@ -431,6 +431,60 @@ func TestDhcpcd(t *testing.T) {
 	}
 }
 
+// systemd-networkd has no hook and no lease command without its bus: what it got
+// is read from the kernel. It takes the machine for a container, and so does
+// without udev, if /sys can't be written.
+func TestNetworkd(t *testing.T) {
+	t.Parallel()
+	const networkd = "/lib/systemd/systemd-networkd"
+	l := newLab(t, nil)
+	l.start()
+	ns, mac := l.client()
+	script := filepath.Join(t.TempDir(), "script")
+	if err := os.WriteFile(script, []byte(`#!/bin/sh -e
+[ -x `+networkd+` ]
+mount -t sysfs -o ro sysfs /sys
+mount -t tmpfs tmpfs /run
+mkdir -p /run/systemd/network
+printf '[Match]\nName=eth0\n[Network]\nDHCP=ipv4\nLinkLocalAddressing=no\nIPv6AcceptRA=no\n[DHCPv4]\nHostname=pc\n' >/run/systemd/network/00-eth0.network
+exec `+networkd+`
+`), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	addrs := make(chan netlink.AddrUpdate, 10)
+	done := make(chan struct{})
+	defer close(done)
+	if err := netns.Do(ns, func() error { return netlink.AddrSubscribe(addrs, done) }); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(networkd); err != nil {
+		netnstest.Missing(t, "systemd-networkd", err)
+	}
+	// It becomes a user of its own, which takes a machine with more than one.
+	if b, err := os.ReadFile("/proc/self/uid_map"); err != nil || strings.HasSuffix(strings.TrimSpace(string(b)), " 1") {
+		netnstest.Missing(t, "uids", fmt.Errorf("user namespace with the map %q", b))
+	}
+	l.program(ns, script, "unshare", "-m", script)
+	lease := l.nextKept()
+	if lease.MAC != mac || lease.Hostname != "pc" {
+		t.Errorf("kept %+v", lease)
+	}
+	deadline := time.After(20 * time.Second)
+	for {
+		select {
+		case a := <-addrs:
+			if a.NewAddr && a.LinkAddress.IP.To4() != nil {
+				if a.LinkAddress.IP.String() != lease.Addr.String() {
+					t.Errorf("%s on eth0, and the lease is %s", a.LinkAddress.IP, lease.Addr)
+				}
+				return
+			}
+		case <-deadline:
+			t.Fatalf("the client does not use its lease %+v", lease)
+		}
+	}
+}
+
 // wire is a client of our own: it sends what it likes, in anybody's name.
 type wire struct {
 	l    *lab
