@@ -168,3 +168,15 @@ func (i *ISP) Renumber4(to netip.Prefix, router netip.Addr) error {
 	}
 	return first(i.Router.AddAddr("cust0", netip.PrefixFrom(router, 32)), i.routeTo(to))
 }
+
+// Expire forgets the way to the customer's IPv4 address, as at its lease's end,
+// or finds it again.
+func (i *ISP) Expire(on bool) error {
+	i.mu.Lock()
+	p := i.Customer4[0]
+	i.mu.Unlock()
+	if on {
+		return i.noRouteTo(p)
+	}
+	return i.routeTo(p)
+}

@@ -55,6 +55,9 @@ func (l *Lab) Add(name string) (*Host, error) {
 	return h, h.Up("lo")
 }
 
+// Attach gives a hold on a namespace of the lab that somebody else made.
+func (l *Lab) Attach(name string) (*Host, error) { return l.open(name) }
+
 func (l *Lab) open(name string) (*Host, error) {
 	h := &Host{Name: name, lab: l}
 	err := netns.Do(name, func() (err error) {

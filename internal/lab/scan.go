@@ -98,17 +98,23 @@ func (i *ISP) ScanTCP(ctx context.Context, to netip.Addr, wait time.Duration) (S
 	readers.Go(func() { read(tcp, func(b []byte) (uint16, Answer, bool) { return tcpAnswer(b, to) }) })
 	readers.Go(func() { read(icmp, func(b []byte) (uint16, Answer, bool) { return icmpAnswer(b, to) }) })
 
-	for port := 1; port <= 65535; port++ {
-		if port%256 == 0 && ctx.Err() != nil {
-			break
+	err = i.Inet.Do(func() error {
+		// A packet's whole way is paid for by its sender. This thread, which ends
+		// with the scan, lets others go first: they may be measuring.
+		if err := unix.Setpriority(unix.PRIO_PROCESS, unix.Gettid(), 15); err != nil {
+			return err
 		}
-		seg := syn(Web(to.Is6()), to, uint16(port))
-		if err = sendRaw(tcp, to, seg); err != nil {
-			err = fmt.Errorf("scan %s port %d: %w", to, port, err)
-			break
+		for port := 1; port <= 65535; port++ {
+			if port%256 == 0 && ctx.Err() != nil {
+				return ctx.Err()
+			}
+			if err := sendRaw(tcp, to, syn(Web(to.Is6()), to, uint16(port))); err != nil {
+				return fmt.Errorf("scan %s port %d: %w", to, port, err)
+			}
+			s.Sent++
 		}
-		s.Sent++
-	}
+		return nil
+	})
 	select {
 	case <-ctx.Done():
 	case <-time.After(wait):
@@ -117,7 +123,7 @@ func (i *ISP) ScanTCP(ctx context.Context, to netip.Addr, wait time.Duration) (S
 	readers.Wait()
 	after, derr := i.dropped()
 	s.Lost = after - before
-	return s, errors.Join(err, derr, ctx.Err())
+	return s, errors.Join(err, derr)
 }
 
 // dropped counts what the last link refused to carry.

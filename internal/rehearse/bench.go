@@ -38,12 +38,12 @@ type Bench struct {
 	Daemon  *Daemon
 	Joined  map[string]*joined // by LAN: how its client came in
 
-	switches map[string]*lab.Switch // by LAN
-	devices  int
-	darkened map[string]bool // by WAN, what drills left
-	ended    func()          // called when the daemon has been ended by a drill
-	first    time.Duration   // from the daemon's start to the first packet forwarded
-	log      *slog.Logger
+	switches  map[string]*lab.Switch // by LAN
+	devices   int
+	darkened  map[string]bool // by WAN, what drills left
+	saboteurs []Saboteur      // tests only
+	first     time.Duration   // from the daemon's start to the first packet forwarded
+	log       *slog.Logger
 }
 
 // joined is how a client came into its LAN.

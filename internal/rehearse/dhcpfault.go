@@ -63,6 +63,9 @@ func deafAct(s *Site, wan string, inUse bool) Act {
 		}
 		defer t.stop()
 		isp.Deaf(true)
+		if err := b.happens(Cut); err != nil {
+			return failAll(drills, about, "a deaf server", err.Error(), "the lab")
+		}
 		end := lastACK(isp).Add(isp.Lease)
 		old := isp.Current4()
 		var last atomic.Pointer[time.Time] // when the old address was used last
@@ -78,6 +81,11 @@ func deafAct(s *Site, wan string, inUse bool) Act {
 			r.Figures = []Figure{secs("lease left", max(end.Sub(t.since), 0)), packets("lost", 0)}
 		}
 		out := []Result{r}
+		// The ISP keeps no way to an address whose lease is over.
+		pause(ctx, time.Until(end.Add(500*time.Millisecond)))
+		if err := isp.Expire(true); err != nil {
+			return append(out, failAll(drills[1:], about, "a lease's end", err.Error(), "the lab")...)
+		}
 		pause(ctx, time.Until(end.Add(3*time.Second)))
 		if inUse {
 			g, ok := t.gap(ctx, false, end, 3*time.Second)
@@ -94,7 +102,13 @@ func deafAct(s *Site, wan string, inUse bool) Act {
 		} else {
 			out = append(out, pass(quiet, about, secs("last used before the lease's end", max(-late, 0))))
 		}
+		if err := isp.Expire(false); err != nil {
+			return append(out, fail(back, about, "a line again", err.Error(), "the lab"))
+		}
 		isp.Deaf(false)
+		if err := b.happens(Restored); err != nil {
+			return append(out, fail(back, about, "a server that hears", err.Error(), "the lab"))
+		}
 		heard := time.Now()
 		ev, ok := acked(ctx, isp, heard, 40*time.Second)
 		if !ok {
@@ -118,6 +132,9 @@ func nakAct(s *Site, wan string, inUse bool) Act {
 		}
 		defer t.stop()
 		isp.Refuse()
+		if err := b.happens(Cut); err != nil {
+			return failAll(drills, about, "a NAK", err.Error(), "the lab")
+		}
 		nak, ok := dhcpEvent(ctx, isp, time.Now(), dhcpv4.MessageTypeNak, shortLease)
 		if !ok {
 			return failAll(drills, about, "a renewal at half the lease's time", "none in all of it", look())
@@ -173,6 +190,9 @@ func renumberAct(s *Site, wan string) Act {
 			return fails(err)
 		}
 		restored := time.Now()
+		if err := b.happens(Restored); err != nil {
+			return fails(err)
+		}
 		out := []Result{b.renumbered4(ctx, drills[0], about, wan, old, restored)}
 		if len(drills) > 1 {
 			out = append(out, b.renumbered6(ctx, drills[1], about, wan, restored))

@@ -3,6 +3,7 @@ package rehearse
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -124,6 +125,14 @@ func matches(drill string, only []string) bool {
 		}
 	}
 	return false
+}
+
+// of narrows what is asked for to a run: its name asks for all of it.
+func (r Run) of(only []string) []string {
+	if slices.Contains(only, r.Name) {
+		return nil
+	}
+	return only
 }
 
 func (a Act) wanted(only []string) bool {

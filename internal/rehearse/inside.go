@@ -20,17 +20,6 @@ import (
 	"weir/internal/lab"
 )
 
-// Saboteurs break something in a house on purpose, by name: the tests' proof that
-// drills can fail. Up is called when the house is up, Ended when a drill has
-// ended the daemon; either may be nil.
-type Saboteurs map[string]Saboteur
-
-// Saboteur is one of them.
-type Saboteur struct {
-	Up    func(ctx context.Context, b *Bench) error
-	Ended func(b *Bench)
-}
-
 // Inside is the life of the process that is pid 1 of a lab: it furnishes the lab,
 // reads a request from the connection on file descriptor 3, makes the run that
 // it names and answers there. It returns the exit status. The end of the
@@ -125,23 +114,18 @@ func perform(site *Site, run Run, req request, out *answers, saboteurs Saboteurs
 		out.send(message{First: b.first.Seconds()})
 	}
 	for _, name := range req.Sabotage {
-		s, ok := saboteurs[name]
+		x, ok := saboteurs[name]
 		if !ok {
 			return fmt.Errorf("there is no saboteur %q", name)
 		}
-		b.ended = func() {
-			if s.Ended != nil {
-				s.Ended(b)
-			}
-		}
-		if s.Up != nil {
-			if err := s.Up(ctx, b); err != nil {
-				return fmt.Errorf("saboteur %s: %w", name, err)
-			}
-		}
+		b.saboteurs = append(b.saboteurs, x)
 	}
+	if err := b.happens(Up); err != nil {
+		return err
+	}
+	only := run.of(req.Only)
 	for _, act := range run.Acts {
-		if !act.wanted(req.Only) {
+		if !act.wanted(only) {
 			continue
 		}
 		out.send(message{Doing: act.Drills[0]})
@@ -151,7 +135,7 @@ func perform(site *Site, run Run, req request, out *answers, saboteurs Saboteurs
 		kept := results[:0]
 		for _, r := range results {
 			r.Run, r.Takes, r.Took = run.Name, 1, took
-			if matches(r.Drill, req.Only) {
+			if matches(r.Drill, only) {
 				kept = append(kept, r)
 			}
 		}

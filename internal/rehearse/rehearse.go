@@ -79,7 +79,7 @@ func Rehearse(ctx context.Context, o Options) (*Report, error) {
 	g.report.Omitted = site.Omitted
 	all := Runs(site, o.Long)
 	runs := slices.DeleteFunc(slices.Clone(all), func(r Run) bool {
-		return !slices.ContainsFunc(r.Acts, func(a Act) bool { return a.wanted(o.Only) })
+		return !slices.ContainsFunc(r.Acts, func(a Act) bool { return a.wanted(r.of(o.Only)) })
 	})
 	if len(runs) == 0 {
 		return nil, &NoSuchDrill{o.Only, drillNames(all)}
@@ -146,7 +146,7 @@ func (g *gathering) all(ctx context.Context, runs []Run) {
 
 // again takes twice more what failed by a time alone.
 func (g *gathering) again(ctx context.Context, runs []Run) {
-	if g.o.Keep || g.o.Sabotage != nil {
+	if g.o.Keep {
 		return
 	}
 	for range 2 {

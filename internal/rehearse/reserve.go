@@ -27,12 +27,12 @@ func reserveAct(s *Site, w way, wan string) Act {
 			return failAll(drills, about, "a house in order", err.Error(), "weir's log: "+b.Daemon.Log(5))
 		}
 		defer t.stop()
-		if err := w.cut(b.ISPs[wan], true); err != nil {
+		if err := b.fault(w, wan, true); err != nil {
 			return failAll(drills, about, "an outage", err.Error(), "the lab")
 		}
 		// Longer than any verdict takes: a line in reserve is asked each 2 s.
 		long := pause(ctx, 3500*time.Millisecond)
-		if err := w.cut(b.ISPs[wan], false); err != nil || !long {
+		if err := b.fault(w, wan, false); err != nil || !long {
 			return failAll(drills, about, "the outage's end", fmt.Sprint(err), "the lab")
 		}
 		var out []Result
@@ -82,6 +82,9 @@ func blinkAct(s *Site, wan, used string) Act {
 	return Act{Drills: []string{drill}, Do: func(ctx context.Context, b *Bench) []Result {
 		about := fmt.Sprintf("the carrier of %s blinks ten times, and then %s is lost", wan, used)
 		look := "weir's log: " + b.Daemon.Log(5)
+		if err := b.happens(Cut); err != nil {
+			return failAll([]string{drill}, about, "blinks", err.Error(), "the lab")
+		}
 		for range 10 {
 			if err := b.ISPs[wan].Carrier(false); err != nil {
 				return failAll([]string{drill}, about, "a blink", err.Error(), "the lab")
@@ -153,6 +156,9 @@ func blackoutAct(s *Site) Act {
 			return fails(err)
 		}
 		cut := time.Now()
+		if err := b.happens(Cut); err != nil {
+			return fails(err)
+		}
 		var took time.Duration
 		refused := lab.Until(ctx, 8*time.Second, func() bool {
 			start := time.Now()
@@ -169,6 +175,9 @@ func blackoutAct(s *Site) Act {
 			return append([]Result{r}, fails(err)[1])
 		}
 		restored := time.Now()
+		if err := b.happens(Restored); err != nil {
+			return fails(err)
+		}
 		at, ok := p.Answered(ctx, restored, 10*time.Second)
 		if !ok {
 			return []Result{r, fail(back, about, "a client is served again within 3 s", "not in 10 s", look)}
@@ -188,7 +197,7 @@ func takeoverAct(s *Site, used, other string) Act {
 			return failAll([]string{drill}, about, "a house in order", err.Error(), look)
 		}
 		defer t.stop()
-		if err := b.ISPs[used].Dark(true); err != nil {
+		if err := b.fault(ways[0], used, true); err != nil {
 			return failAll([]string{drill}, about, "an outage", err.Error(), "the lab")
 		}
 		gap, back := t.gap(ctx, false, time.Now(), 6*time.Second)

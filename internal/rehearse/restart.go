@@ -38,8 +38,8 @@ func restartAct(s *Site, how string, sig syscall.Signal) Act {
 			return bad(err)
 		}
 		ended := time.Now()
-		if b.ended != nil {
-			b.ended() // a saboteur's chance
+		if err := b.happens(Ended); err != nil {
+			return bad(err)
 		}
 		// Alone for a while: what a dead daemon leaves is what must work.
 		if !pause(ctx, 500*time.Millisecond) {

@@ -70,7 +70,7 @@ func (s *Site) losses() []Run {
 		alone := inUse && len(s.Order(false)) < 2 && len(s.Order(true)) < 2
 		for _, w := range ways {
 			run := Run{Name: w.word + "-" + l.Name, About: l.Name + " " + w.about}
-			tap := w.word == "carrier" && l.VLAN == 0 && !s.shared(l.Port)
+			tap := w.word == "carrier" && s.Machine.TAP == "" && l.VLAN == 0 && !s.shared(l.Port)
 			if act, ok := lossAct(s, w, l.Name); ok {
 				if tap {
 					run.Variant.TAP = []string{l.Name}

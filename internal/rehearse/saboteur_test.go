@@ -1,5 +1,370 @@
 package rehearse_test
 
-import "weir/internal/rehearse"
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
 
-var saboteurs = rehearse.Saboteurs{}
+	"github.com/google/go-cmp/cmp"
+	"github.com/insomniacslk/dhcp/dhcpv4"
+	"github.com/mdlayher/packet"
+	"golang.org/x/sys/unix"
+
+	"weir/internal/lab"
+	"weir/internal/rehearse"
+)
+
+// Saboteurs work with what weir does not own and so leaves alone (an nft table of
+// their own, a foreign ip rule), or stop a process. red are all drills that one
+// turns red, and no other: those that share a lab are told apart by their drills.
+//
+// only is what of the reference gateway's rehearsal a lab makes: a run, or a part.
+var sabotage = []struct {
+	only string
+	by   []saboteur
+}{
+	{"steady", []saboteur{
+		{"leases are not answered", at(rehearse.Up, refuse("input", `iifname eth0 udp dport 67 drop`)),
+			[]string{"lease/home/new", "lease/home/nas", "lease/home/example", "restart/KILL/lease", "restart/TERM/lease"}},
+		{"no router advertisement leaves", at(rehearse.Up, refuse("output", `oifname eth0 icmpv6 type nd-router-advert drop`)),
+			[]string{"advertise/home"}},
+		{"no resolver is asked", at(rehearse.Up, refuse("output", `oifname { fiber, lte } meta l4proto { 6, 17 } th dport 53 drop`)),
+			[]string{"name/home/world"}},
+		{"out by the wrong line", at(rehearse.Up, wrongLine),
+			[]string{"out/home/IPv4"}},
+		{"ports that refuse", at(rehearse.Up, refuse("forward", `iifname fiber meta nfproto 2 tcp dport 9 reject with tcp reset`, `iifname lte meta nfproto 10 tcp dport 65535 reject with tcp reset`)),
+			[]string{"closed/fiber/IPv4", "closed/lte/IPv6"}},
+		{"inside addresses on the lines", at(rehearse.Up, leak),
+			[]string{"leak/fiber/steady", "leak/lte/steady"}},
+	}},
+	{"steady", []saboteur{
+		{"leases are forgotten", at(rehearse.Ended, refuse("input", `iifname eth0 udp dport 67 drop`)),
+			[]string{"restart/KILL/lease", "restart/TERM/lease"}},
+		{"names are not answered", at(rehearse.Up, refuse("input", `iifname eth0 udp dport 53 drop`)),
+			[]string{"name/home/house", "name/home/world"}},
+		{"no way out by IPv6", at(rehearse.Up, refuse("forward", `iifname eth0 ip6 daddr 2001:db8:80::80 tcp dport 7 drop`)),
+			[]string{"out/home/IPv6"}},
+		{"a forward shut on one line", at(rehearse.Up, refuse("prerouting", `iifname lte meta nfproto 2 tcp dport 443 drop`)),
+			[]string{"closed/lte/IPv4", "forward/web/lte/IPv4"}},
+		{"a forward shut in one family", at(rehearse.Up, refuse("prerouting", `iifname fiber meta nfproto 10 tcp dport 80 drop`)),
+			[]string{"closed/fiber/IPv6", "forward/web/fiber/IPv6"}},
+		{"no hairpin to one address", at(rehearse.Up, refuse("prerouting", `iifname eth0 ip daddr 198.51.100.10 drop`)),
+			[]string{"hairpin/web/home/fiber/IPv4"}},
+		{"no hairpin to another", at(rehearse.Up, refuse("prerouting", `iifname eth0 ip6 daddr 2001:db8:2::/48 drop`)),
+			[]string{"hairpin/web/home/lte/IPv6"}},
+	}},
+	{"steady", []saboteur{
+		{"forwards shut", at(rehearse.Up, refuse("prerouting", `iifname fiber meta nfproto 2 tcp dport 443 drop`, `iifname lte meta nfproto 10 tcp dport 80 drop`)),
+			[]string{"closed/fiber/IPv4", "closed/lte/IPv6", "forward/web/fiber/IPv4", "forward/web/lte/IPv6"}},
+		{"no hairpin", at(rehearse.Up, refuse("prerouting", `iifname eth0 ip6 daddr 2001:db8:1::/48 drop`, `iifname eth0 ip daddr 203.0.113.10 drop`)),
+			[]string{"hairpin/web/home/fiber/IPv6", "hairpin/web/home/lte/IPv4"}},
+		{"the end of the daemon takes the way along", at(rehearse.Ended, blip),
+			[]string{"restart/KILL/loss", "restart/TERM/loss"}},
+	}},
+
+	{"dark-fiber", []saboteur{
+		{"nobody fails over", at(rehearse.Cut, freeze), lost("dark", "gap/IPv4", "gap/IPv6", "new", "sending", "idle", "datagrams", "back", "calm")},
+		{"inside addresses on the lines", at(rehearse.Up, leak), []string{"leak/fiber/dark-fiber", "leak/lte/dark-fiber"}},
+	}},
+	{"dark-fiber", []saboteur{
+		{"nobody goes back", at(rehearse.Restored, freeze), lost("dark", "back", "inbound")},
+		{"no reset is told", at(rehearse.Cut, refuse("postrouting", `oifname eth0 tcp flags & rst != 0 drop`)), lost("dark", "idle", "sending")},
+		{"who came in by the other line is cut", at(rehearse.Cut, refuse("forward", `oifname lte tcp sport 80 drop`)), lost("dark", "others")},
+	}},
+	{"dark-fiber", []saboteur{
+		{"nothing new by the other line", at(rehearse.Cut, refuse("forward", `oifname lte tcp flags & (syn|ack) == syn drop`)), lost("dark", "new")},
+		{"no datagram by the other line", at(rehearse.Cut, refuse("forward", `oifname lte udp dport 7 drop`)), lost("dark", "datagrams", "calm")},
+		{"no echo by the other line", at(rehearse.Cut, refuse("forward", `oifname lte icmp type echo-request drop`)), lost("dark", "gap/IPv4", "calm")},
+	}},
+	{"carrier-fiber", []saboteur{
+		{"nobody fails over", at(rehearse.Cut, freeze), lost("carrier", "gap/IPv4", "gap/IPv6", "new", "sending", "idle", "datagrams", "back", "calm", "inbound")},
+		{"who came in by the other line is cut", at(rehearse.Cut, refuse("forward", `oifname lte tcp sport 80 drop`)), lost("carrier", "others")},
+		{"inside addresses on the lines", at(rehearse.Up, leak), []string{"leak/fiber/carrier-fiber", "leak/lte/carrier-fiber"}},
+	}},
+
+	{"deaf-fiber", []saboteur{
+		{"nobody acts on the lease's end", at(rehearse.Cut, freeze), []string{"deaf/fiber/gap", "deaf/fiber/quiet"}},
+		{"a blip", at(rehearse.Cut, blip), []string{"deaf/fiber/held"}},
+		{"nobody asks again", at(rehearse.Restored, freezeWorker("dhcp4", "fiber")), []string{"deaf/fiber/back"}},
+		{"inside addresses on the lines", at(rehearse.Up, leak), []string{"leak/fiber/deaf-fiber", "leak/lte/deaf-fiber"}},
+	}},
+	{"nak-fiber", []saboteur{
+		{"no lease after the NAK, and a long silence", at(rehearse.Cut, afterNAK("fiber")), []string{"nak/fiber/again", "nak/fiber/gap", "renumber/fiber/IPv4"}},
+		{"nobody sees the new prefix", at(rehearse.Restored, freeze), []string{"renumber/fiber/IPv6"}},
+		{"inside addresses on the lines", at(rehearse.Up, leak), []string{"leak/fiber/nak-fiber", "leak/lte/nak-fiber"}},
+	}},
+	{"isp-lte", []saboteur{
+		{"no lease after the NAK", at(rehearse.Cut, afterNAK("lte")), []string{"nak/lte/again", "nak/lte/gap", "renumber/lte/IPv4", "deaf/lte/back", "deaf/lte/held", "deaf/lte/quiet"}},
+		{"nobody sees the new prefix", at(rehearse.Restored, freeze), []string{"renumber/lte/IPv6"}},
+		{"inside addresses on the lines", at(rehearse.Up, leak), []string{"leak/fiber/isp-lte", "leak/lte/isp-lte"}},
+	}},
+	{"deaf/lte", []saboteur{
+		{"nobody acts on the lease's end", at(rehearse.Cut, freeze), []string{"deaf/lte/quiet"}},
+		{"a blip", at(rehearse.Cut, blip), []string{"deaf/lte/held"}},
+		{"nobody asks again", at(rehearse.Restored, freezeWorker("dhcp4", "lte")), []string{"deaf/lte/back"}},
+	}},
+
+	{"reserve", []saboteur{
+		{"a blip with the outage", at(rehearse.Cut, blip), []string{"dark/lte/undisturbed", "carrier/lte/undisturbed"}},
+		{"nobody is told", at(rehearse.Up, refuse("postrouting", `oifname eth0 icmp type destination-unreachable drop`)), []string{"dark/all/told"}},
+		{"inside addresses on the lines", at(rehearse.Up, leak), []string{"leak/fiber/reserve", "leak/lte/reserve"}},
+	}},
+	{"reserve", []saboteur{
+		{"nobody may come in again", at(rehearse.Restored, refuse("prerouting", `iifname lte tcp dport 80 drop`)), []string{"dark/lte/inbound", "carrier/lte/inbound", "carrier/lte/blinks"}},
+		{"nobody watches any more", at(rehearse.Restored, freeze), []string{"dark/all/told", "dark/all/back"}},
+	}},
+
+	{"same", []saboteur{
+		{"forwards shut by IPv4, and nothing goes out", at(rehearse.Up, refuse("prerouting", `meta nfproto 2 tcp dport 80 drop`, `iifname eth0 meta nfproto 2 tcp dport 7 drop`)), []string{
+			"same/out/home/IPv4", "same/forward/web/fiber/IPv4", "same/forward/web/lte/IPv4", "same/hairpin/web/home/fiber/IPv4", "same/hairpin/web/home/lte/IPv4", "same/takeover/lte"}},
+		{"inside addresses on the lines", at(rehearse.Up, leak), []string{"leak/fiber/same", "leak/lte/same"}},
+	}},
+	{"same", []saboteur{
+		{"forwards shut by IPv6", at(rehearse.Up, refuse("prerouting", `meta nfproto 10 tcp dport 80 drop`)), []string{
+			"same/forward/web/fiber/IPv6", "same/forward/web/lte/IPv6", "same/hairpin/web/home/fiber/IPv6", "same/hairpin/web/home/lte/IPv6"}},
+		{"nobody fails over", at(rehearse.Cut, freeze), []string{"same/takeover/lte"}},
+	}},
+	{"overlap", []saboteur{
+		{"forwards shut by IPv6", at(rehearse.Up, refuse("prerouting", `meta nfproto 10 tcp dport 80 drop`)), []string{
+			"overlap/forward/web/fiber/IPv6", "overlap/hairpin/web/home/fiber/IPv6"}},
+		{"inside addresses on the lines", at(rehearse.Up, leak), []string{"leak/fiber/overlap", "leak/lte/overlap"}},
+	}},
+	{"overlap", []saboteur{
+		{"out by the wrong line", at(rehearse.Up, wrongLine), []string{"overlap/out/home/IPv4"}},
+		{"a forward shut", at(rehearse.Up, refuse("prerouting", `iifname fiber meta nfproto 2 tcp dport 80 drop`)), []string{"overlap/forward/web/fiber/IPv4"}},
+	}},
+}
+
+// saboteur is one of the table: its name, what it does, and the drills it turns
+// red.
+type saboteur struct {
+	name string
+	by   rehearse.Saboteur
+	red  []string
+}
+
+// lost are the drills of a line in use lost in a way.
+func lost(way string, drills ...string) []string {
+	for i, d := range drills {
+		drills[i] = way + "/fiber/" + d
+	}
+	return drills
+}
+
+func at(m rehearse.Moment, f func(*rehearse.Bench) error) rehearse.Saboteur {
+	return rehearse.Saboteur{m: f}
+}
+
+// saboteurs is what a lab's process looks them up in.
+var saboteurs = func() rehearse.Saboteurs {
+	out := rehearse.Saboteurs{}
+	for i, l := range sabotage {
+		for _, s := range l.by {
+			out[key(i, s)] = s.by
+		}
+	}
+	return out
+}()
+
+// key names a saboteur in all of the table.
+func key(i int, s saboteur) string { return fmt.Sprintf("%d %s", i, s.name) }
+
+// refuse adds rules to the gateway in a table of their own, before weir's.
+func refuse(hook string, rules ...string) func(*rehearse.Bench) error {
+	return func(b *rehearse.Bench) error {
+		text := fmt.Sprintf("add table inet saboteur\nadd chain inet saboteur %s { type filter hook %s priority -350; }\n", hook, hook)
+		for _, r := range rules {
+			text += fmt.Sprintf("add rule inet saboteur %s %s\n", hook, r)
+		}
+		if err := os.WriteFile("/run/lab/saboteur.nft", []byte(text), 0o600); err != nil {
+			return err
+		}
+		_, err := b.Lab.Gateway().Run(bg, "nft", "-f", "/run/lab/saboteur.nft")
+		return err
+	}
+}
+
+// wrongLine sends what the LAN asks of the internet's server by the line in
+// reserve.
+func wrongLine(b *rehearse.Bench) error {
+	out, err := b.Lab.Gateway().Run(bg, "ip", "-4", "rule", "show")
+	if err != nil {
+		return err
+	}
+	// The table of the line's cable: the rule that names it.
+	for line := range bytes.Lines([]byte(out)) {
+		if bytes.Contains(line, []byte("oif lte lookup ")) {
+			table := string(bytes.Fields(line[bytes.Index(line, []byte("lookup ")):])[1])
+			_, err := b.Lab.Gateway().Run(bg, "ip", "rule", "add", "pref", "50", "iif", "eth0", "to", "192.0.2.80", "lookup", table)
+			return err
+		}
+	}
+	return fmt.Errorf("no rule for what leaves by lte: %s", out)
+}
+
+// blip drops all for a moment.
+func blip(b *rehearse.Bench) error {
+	gw := b.Lab.Gateway()
+	if _, err := gw.Run(bg, "nft", "add table inet blip; add chain inet blip forward { type filter hook forward priority -350; policy drop; }"); err != nil {
+		return err
+	}
+	time.Sleep(50 * time.Millisecond) // the length of the blip
+	_, err := gw.Run(bg, "nft", "delete table inet blip")
+	return err
+}
+
+// afterNAK waits for the ISP's NAK; then its DHCP server is deaf and no echo of
+// IPv4 leaves.
+func afterNAK(wan string) func(*rehearse.Bench) error {
+	return func(b *rehearse.Bench) error {
+		isp := b.ISPs[wan]
+		for _, e := range isp.DHCPLog() {
+			if e.Answer == dhcpv4.MessageTypeNak {
+				return nil // a later moment of the same run
+			}
+		}
+		if !lab.Until(bg, 30*time.Second, func() bool {
+			l := isp.DHCPLog()
+			return len(l) > 0 && l[len(l)-1].Answer == dhcpv4.MessageTypeNak
+		}) {
+			return fmt.Errorf("no NAK")
+		}
+		isp.Deaf(true)
+		return refuse("forward", `icmp type echo-request drop`)(b)
+	}
+}
+
+// freeze stops the daemon, but none of its children.
+func freeze(b *rehearse.Bench) error { return b.Daemon.Signal(syscall.SIGSTOP) }
+
+// freezeWorker stops a child of the daemon by its kind and name.
+func freezeWorker(words ...string) func(*rehearse.Bench) error {
+	return func(*rehearse.Bench) error {
+		want := []byte("worker\x00" + string(bytes.Join(asBytes(words), []byte{0})) + "\x00")
+		procs, err := filepath.Glob("/proc/[0-9]*/cmdline")
+		if err != nil {
+			return err
+		}
+		for _, p := range procs {
+			line, err := os.ReadFile(p)
+			if err != nil || !bytes.Contains(line, want) {
+				continue
+			}
+			pid, err := strconv.Atoi(filepath.Base(filepath.Dir(p)))
+			if err != nil {
+				return err
+			}
+			return syscall.Kill(pid, syscall.SIGSTOP)
+		}
+		return fmt.Errorf("no worker %q runs", words)
+	}
+}
+
+func asBytes(words []string) (out [][]byte) {
+	for _, w := range words {
+		out = append(out, []byte(w))
+	}
+	return out
+}
+
+// leak sends a packet with an inside source from each line's own namespace, by a
+// packet socket, where no rule is asked.
+func leak(b *rehearse.Bench) error {
+	for _, l := range b.Lines {
+		h, err := b.Lab.Attach("wan-" + l.Name)
+		if err != nil {
+			return err
+		}
+		router, err := b.ISPs[l.Name].Router.MAC("cust0")
+		if err != nil {
+			return err
+		}
+		err = h.Do(func() error {
+			ifi, err := net.InterfaceByName(l.Port)
+			if err != nil {
+				return err
+			}
+			c, err := packet.Listen(ifi, packet.Raw, unix.ETH_P_IP, nil)
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+			f := make([]byte, 42)
+			copy(f, router)
+			copy(f[6:], ifi.HardwareAddr)
+			f[12], f[14], f[17], f[22], f[23] = 8, 0x45, 28, 64, unix.IPPROTO_UDP
+			copy(f[26:], netip.MustParseAddr("172.31.0.50").AsSlice())
+			copy(f[30:], netip.MustParseAddr("192.0.2.80").AsSlice())
+			f[35], f[37], f[39] = 9, 9, 8
+			_, err = c.WriteTo(f, &packet.Addr{HardwareAddr: router})
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// TestSaboteur turns drills red, exactly those that a saboteur concerns; and no
+// drill of the reference gateway is left without one.
+func TestSaboteur(t *testing.T) {
+	needLab(t)
+	const file = "../../examples/gateway.hcl"
+	never := map[string]bool{}
+	for _, d := range rehearse.Names(t, file) {
+		never[d] = true
+	}
+	// Labs mostly wait: more of them at once than go test's -parallel would have.
+	slots := make(chan struct{}, 6)
+	reports := make([]chan func(*testing.T), len(sabotage))
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	for i, l := range sabotage {
+		reports[i] = make(chan func(*testing.T), 1)
+		o := rehearse.Options{Only: []string{l.only}}
+		var want []string
+		for _, s := range l.by {
+			o.Sabotage = append(o.Sabotage, key(i, s))
+			for _, d := range s.red {
+				delete(never, d)
+				want = append(want, d)
+			}
+		}
+		slices.Sort(want)
+		want = slices.Compact(want)
+		wg.Go(func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			r, err := rehearsed(t.Context(), o, file)
+			reports[i] <- func(t *testing.T) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got := red(r); !slices.Equal(got, want) {
+					t.Errorf("%s", cmp.Diff(want, got))
+					for _, d := range r.Drills {
+						if !d.OK && !slices.Contains(want, d.Drill) {
+							t.Logf("%s: expected %s, seen %s; look at %s", d.Drill, d.Expected, d.Seen, d.Look)
+						}
+					}
+				}
+			}
+		})
+	}
+	for i, l := range sabotage {
+		t.Run(fmt.Sprintf("%d %s", i, l.only), func(t *testing.T) { (<-reports[i])(t) })
+	}
+	for d := range never {
+		t.Errorf("no saboteur turns %s red", d)
+	}
+}

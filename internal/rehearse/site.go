@@ -13,9 +13,10 @@ import (
 // Site is the surroundings that a file asks for: what each ISP sells, and who is
 // on each LAN.
 type Site struct {
-	Config *config.Config
-	Lines  []lab.Line // in file order
-	LANs   []LAN      // in file order
+	Config  *config.Config
+	Machine Machine
+	Lines   []lab.Line // in file order
+	LANs    []LAN      // in file order
 	// Omitted is what can't be rehearsed here, and why.
 	Omitted []Omission
 }
@@ -60,7 +61,7 @@ var nets4 = []string{"198.51.100.0/24", "203.0.113.0/24", "198.18.3.0/24", "198.
 
 // NewSite works out the surroundings of a file on a machine.
 func NewSite(cfg *config.Config, m Machine) (*Site, error) {
-	s := &Site{Config: cfg}
+	s := &Site{Config: cfg, Machine: m}
 	taken := s.taken()
 	free := slices.DeleteFunc(slices.Clone(nets4), func(n string) bool {
 		p := netip.MustParsePrefix(n)
