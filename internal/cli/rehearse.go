@@ -19,6 +19,7 @@ func rehearseCmd() *cobra.Command {
 		o       rehearse.Options
 		asJSON  bool
 		partial bool
+		svg     string
 	)
 	c := &cobra.Command{
 		Use:   "rehearse FILE|DIR",
@@ -35,6 +36,7 @@ A file of which this kernel can't do a part (VLANs) is rehearsed as far as it go
 counts as failed unless --partial is said.`,
 		Example: `  weir rehearse gateway.hcl
   weir rehearse gateway.hcl --only forward --only hairpin
+  weir rehearse gateway.hcl --svg rehearsal.svg
   weir rehearse gateway.hcl --only dark/fiber --keep    # and look around in the lab`,
 		Args: oneFile,
 		RunE: func(c *cobra.Command, args []string) error {
@@ -55,6 +57,11 @@ counts as failed unless --partial is said.`,
 				}
 				return err
 			}
+			if svg != "" {
+				if err := draw(svg, report); err != nil {
+					return err
+				}
+			}
 			return show(c.OutOrStdout(), report, asJSON, partial)
 		},
 	}
@@ -63,7 +70,20 @@ counts as failed unless --partial is said.`,
 	c.Flags().BoolVar(&o.Keep, "keep", false, "leave the labs up until ^C, and say how to enter them")
 	c.Flags().BoolVar(&o.Long, "long", false, "also what takes minutes")
 	c.Flags().BoolVar(&partial, "partial", false, "a part that this kernel can't do is no failure")
+	c.Flags().StringVar(&svg, "svg", "", "also draw the lab and what became of packets when a line was lost, into this file")
 	return c
+}
+
+// draw writes the report's drawing.
+func draw(path string, r *rehearse.Report) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return fmt.Errorf("draw the report: %w", err)
+	}
+	if err := errors.Join(r.SVG(f), f.Close()); err != nil {
+		return fmt.Errorf("draw the report into %s: %w", path, err)
+	}
+	return nil
 }
 
 // show prints a report; its verdict is the exit status.

@@ -72,7 +72,17 @@ func (l *Lab) switches() (*Host, error) {
 	if err != nil {
 		return nil, err
 	}
-	return h, h.Sysctl("net/ipv6/conf/default/disable_ipv6", "1")
+	for key, value := range map[string]string{
+		"net/ipv6/conf/default/disable_ipv6":  "1",
+		"net/bridge/bridge-nf-call-iptables":  "0", // br_netfilter would look into packets
+		"net/bridge/bridge-nf-call-ip6tables": "0",
+		"net/bridge/bridge-nf-call-arptables": "0",
+	} {
+		if err := h.Sysctl(key, value); err != nil {
+			return nil, err
+		}
+	}
+	return h, nil
 }
 
 // Switch makes a switch called name (at most 10 bytes).

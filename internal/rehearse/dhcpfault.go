@@ -81,12 +81,13 @@ func deafAct(s *Site, wan string, inUse bool) Act {
 			r.Figures = []Figure{secs("lease left", max(end.Sub(t.since), 0)), packets("lost", 0)}
 		}
 		out := []Result{r}
-		// The ISP keeps no way to an address whose lease is over.
-		pause(ctx, time.Until(end.Add(500*time.Millisecond)))
+		// The ISP keeps no way to an address whose lease is over, but is not quick to
+		// notice: whoever still uses it is heard meanwhile.
+		pause(ctx, time.Until(end.Add(1500*time.Millisecond)))
 		if err := isp.Expire(true); err != nil {
 			return append(out, failAll(drills[1:], about, "a lease's end", err.Error(), "the lab")...)
 		}
-		pause(ctx, time.Until(end.Add(3*time.Second)))
+		pause(ctx, time.Until(end.Add(4*time.Second)))
 		if inUse {
 			g, ok := t.gap(ctx, false, end, 3*time.Second)
 			r := timed(gap, about, g.Len(), time.Second, "echoes answered again by another line", look(), secs("gap", g.Len()), packets("lost", g.Lost))

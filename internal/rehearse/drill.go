@@ -27,6 +27,22 @@ type Result struct {
 	// Takes counts how often it was taken; the median counts.
 	Takes int           `json:"takes"`
 	Took  time.Duration `json:"took_ns"`
+	// Timeline is of a drill that measured an outage by echoes.
+	Timeline *Timeline `json:"timeline,omitempty"`
+}
+
+// Timeline is what became of the echoes around an outage. Times are seconds from
+// the moment the line was lost.
+type Timeline struct {
+	From  string `json:"from"` // the WAN that was lost
+	To    string `json:"to"`   // the one that took over
+	Beats []Beat `json:"echoes"`
+}
+
+// Beat is one echo: when it was sent, and whether it was answered in time.
+type Beat struct {
+	At float64 `json:"at_s"`
+	OK bool    `json:"ok"`
 }
 
 // Figure is something measured. Unit is "s" or "packets".

@@ -114,6 +114,7 @@ func (o outage) do(ctx context.Context, b *Bench) []Result {
 		if !back {
 			r = fail(r.Drill, about, r.Expected, "none answered in 6 s", look())
 		}
+		r.Timeline = t.timeline(v6, cut, o.wan, o.s.Order(v6)[1])
 		out = append(out, r)
 	}
 	out = append(out, o.moved(ctx, t, about, look))

@@ -70,6 +70,10 @@ func (r *Report) Print(w io.Writer, colour bool) error {
 			bad++
 		}
 	}
+	if len(r.Drills) == 0 && len(r.Errors) == 0 {
+		p.f("\nNothing of this file can be rehearsed on this machine.\n")
+		return p.err
+	}
 	p.f("\n%d of %d drills passed in %s, in %d labs", len(r.Drills)-bad, len(r.Drills), r.Took.Round(time.Second), r.Labs)
 	if r.First > 0 {
 		p.f("; the first packet was forwarded %s after the start", seconds(time.Duration(r.First*float64(time.Second))))

@@ -2,6 +2,7 @@ package rehearse_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -9,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -27,14 +29,24 @@ import (
 // their own, a foreign ip rule), or stop a process. red are all drills that one
 // turns red, and no other: those that share a lab are told apart by their drills.
 //
-// only is what of the reference gateway's rehearsal a lab makes: a run, or a part.
+// only is what of a file's rehearsal a lab makes: a run, or a part. The file is
+// the reference gateway's, or testdata/three-lans.hcl for policy.
 var sabotage = []struct {
 	only string
 	by   []saboteur
 }{
+	{"policy", []saboteur{
+		{"the guests are let in", at(rehearse.Up, open("eth1", "eth0")), []string{"policy/guest/home"}},
+		{"the guests are let to the things", at(rehearse.Up, open("eth1", "eth2")), []string{"policy/guest/things"}},
+		{"the things are let out", at(rehearse.Up, open("eth2", "eth0"), open("eth2", "eth1")), []string{"policy/things/home", "policy/things/guest"}},
+		{"the home is shut in", at(rehearse.Up, refuse("forward", `iifname eth0 oifname { eth1, eth2 } tcp dport 7 drop`)), []string{"policy/home/guest", "policy/home/things"}},
+	}},
+	{"out/things", []saboteur{
+		{"the things are let out", at(rehearse.Up, open("eth2", "cable")), []string{"out/things/IPv4", "out/things/IPv6"}},
+	}},
 	{"steady", []saboteur{
-		{"leases are not answered", at(rehearse.Up, refuse("input", `iifname eth0 udp dport 67 drop`)),
-			[]string{"lease/home/new", "lease/home/nas", "lease/home/example", "restart/KILL/lease", "restart/TERM/lease"}},
+		{"leases are not answered", at(rehearse.Up, freezeWorker("dhcpd")),
+			[]string{"lease/home/new", "lease/home/nas", "lease/home/example"}},
 		{"no router advertisement leaves", at(rehearse.Up, refuse("output", `oifname eth0 icmpv6 type nd-router-advert drop`)),
 			[]string{"advertise/home"}},
 		{"no resolver is asked", at(rehearse.Up, refuse("output", `oifname { fiber, lte } meta l4proto { 6, 17 } th dport 53 drop`)),
@@ -47,7 +59,7 @@ var sabotage = []struct {
 			[]string{"leak/fiber/steady", "leak/lte/steady"}},
 	}},
 	{"steady", []saboteur{
-		{"leases are forgotten", at(rehearse.Ended, refuse("input", `iifname eth0 udp dport 67 drop`)),
+		{"the server of leases does not come back", at(rehearse.Ended, freezeNext("dhcpd")),
 			[]string{"restart/KILL/lease", "restart/TERM/lease"}},
 		{"names are not answered", at(rehearse.Up, refuse("input", `iifname eth0 udp dport 53 drop`)),
 			[]string{"name/home/house", "name/home/world"}},
@@ -86,7 +98,8 @@ var sabotage = []struct {
 		{"no echo by the other line", at(rehearse.Cut, refuse("forward", `oifname lte icmp type echo-request drop`)), lost("dark", "gap/IPv4", "calm")},
 	}},
 	{"carrier-fiber", []saboteur{
-		{"nobody fails over", at(rehearse.Cut, freeze), lost("carrier", "gap/IPv4", "gap/IPv6", "new", "sending", "idle", "datagrams", "back", "calm", "inbound")},
+		{"nobody fails over", at(rehearse.Cut, freeze), lost("carrier", "gap/IPv4", "gap/IPv6", "new", "sending", "idle", "datagrams", "back", "calm")},
+		{"nobody may come in again", at(rehearse.Restored, refuse("prerouting", `iifname fiber tcp dport 80 drop`)), lost("carrier", "inbound")},
 		{"who came in by the other line is cut", at(rehearse.Cut, refuse("forward", `oifname lte tcp sport 80 drop`)), lost("carrier", "others")},
 		{"inside addresses on the lines", at(rehearse.Up, leak), []string{"leak/fiber/carrier-fiber", "leak/lte/carrier-fiber"}},
 	}},
@@ -119,8 +132,12 @@ var sabotage = []struct {
 		{"inside addresses on the lines", at(rehearse.Up, leak), []string{"leak/fiber/reserve", "leak/lte/reserve"}},
 	}},
 	{"reserve", []saboteur{
-		{"nobody may come in again", at(rehearse.Restored, refuse("prerouting", `iifname lte tcp dport 80 drop`)), []string{"dark/lte/inbound", "carrier/lte/inbound", "carrier/lte/blinks"}},
-		{"nobody watches any more", at(rehearse.Restored, freeze), []string{"dark/all/told", "dark/all/back"}},
+		{"nobody may come in again", at(rehearse.Restored, refuse("prerouting", `iifname lte tcp dport 80 drop`)), []string{
+			"dark/lte/inbound", "carrier/lte/inbound", "carrier/lte/blinks",
+			"carrier/lte/undisturbed"}}, // who comes in is part of the traffic that it watches
+	}},
+	{"dark/all", []saboteur{
+		{"nobody sees that a line is back", at(rehearse.Restored, freeze), []string{"dark/all/back"}},
 	}},
 
 	{"same", []saboteur{
@@ -160,8 +177,27 @@ func lost(way string, drills ...string) []string {
 	return drills
 }
 
-func at(m rehearse.Moment, f func(*rehearse.Bench) error) rehearse.Saboteur {
-	return rehearse.Saboteur{m: f}
+func at(m rehearse.Moment, fs ...func(*rehearse.Bench) error) rehearse.Saboteur {
+	return rehearse.Saboteur{m: func(b *rehearse.Bench) error {
+		for _, f := range fs {
+			if err := f(b); err != nil {
+				return err
+			}
+		}
+		return nil
+	}}
+}
+
+// open lets through what comes by one link and leaves by another, before weir's
+// own rules have their say, with the daemon stopped: it would mend it.
+func open(in, out string) func(*rehearse.Bench) error {
+	return func(b *rehearse.Bench) error {
+		if err := freeze(b); err != nil {
+			return err
+		}
+		_, err := b.Lab.Gateway().Run(bg, "nft", "insert", "rule", "inet", "weir", "through", "iifname", in, "oifname", out, "accept")
+		return err
+	}
 }
 
 // saboteurs is what a lab's process looks them up in.
@@ -204,7 +240,7 @@ func wrongLine(b *rehearse.Bench) error {
 	for line := range bytes.Lines([]byte(out)) {
 		if bytes.Contains(line, []byte("oif lte lookup ")) {
 			table := string(bytes.Fields(line[bytes.Index(line, []byte("lookup ")):])[1])
-			_, err := b.Lab.Gateway().Run(bg, "ip", "rule", "add", "pref", "50", "iif", "eth0", "to", "192.0.2.80", "lookup", table)
+			_, err := b.Lab.Gateway().Run(bg, "ip", "rule", "add", "pref", "50", "iif", "eth0", "to", "192.0.2.80", "ipproto", "tcp", "dport", "7", "lookup", table)
 			return err
 		}
 	}
@@ -249,31 +285,64 @@ func freeze(b *rehearse.Bench) error { return b.Daemon.Signal(syscall.SIGSTOP) }
 // freezeWorker stops a child of the daemon by its kind and name.
 func freezeWorker(words ...string) func(*rehearse.Bench) error {
 	return func(*rehearse.Bench) error {
-		want := []byte("worker\x00" + string(bytes.Join(asBytes(words), []byte{0})) + "\x00")
-		procs, err := filepath.Glob("/proc/[0-9]*/cmdline")
+		pids, err := workers(words...)
 		if err != nil {
 			return err
 		}
-		for _, p := range procs {
-			line, err := os.ReadFile(p)
-			if err != nil || !bytes.Contains(line, want) {
-				continue
-			}
-			pid, err := strconv.Atoi(filepath.Base(filepath.Dir(p)))
-			if err != nil {
-				return err
-			}
-			return syscall.Kill(pid, syscall.SIGSTOP)
+		if len(pids) == 0 {
+			return fmt.Errorf("no worker %q runs", words)
 		}
-		return fmt.Errorf("no worker %q runs", words)
+		for _, pid := range pids {
+			err = errors.Join(err, syscall.Kill(pid, syscall.SIGSTOP))
+		}
+		return err
 	}
 }
 
-func asBytes(words []string) (out [][]byte) {
-	for _, w := range words {
-		out = append(out, []byte(w))
+// freezeNext stops the child of that kind that the next daemon starts, as soon as
+// it is there.
+func freezeNext(words ...string) func(*rehearse.Bench) error {
+	return func(*rehearse.Bench) error {
+		before, err := workers(words...)
+		if err != nil {
+			return err
+		}
+		go lab.Until(bg, 10*time.Second, func() bool {
+			now, err := workers(words...)
+			if err != nil {
+				return false
+			}
+			for _, pid := range now {
+				if !slices.Contains(before, pid) {
+					return syscall.Kill(pid, syscall.SIGSTOP) == nil
+				}
+			}
+			return false
+		})
+		return nil
 	}
-	return out
+}
+
+// workers finds the processes of a kind of worker.
+func workers(words ...string) ([]int, error) {
+	want := []byte("\x00worker\x00" + strings.Join(words, "\x00") + "\x00")
+	procs, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		return nil, err
+	}
+	var out []int
+	for _, p := range procs {
+		line, err := os.ReadFile(p)
+		if err != nil || !bytes.Contains(line, want) {
+			continue
+		}
+		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(p)))
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, pid)
+	}
+	return out, nil
 }
 
 // leak sends a packet with an inside source from each line's own namespace, by a
@@ -301,7 +370,7 @@ func leak(b *rehearse.Bench) error {
 			f := make([]byte, 42)
 			copy(f, router)
 			copy(f[6:], ifi.HardwareAddr)
-			f[12], f[14], f[17], f[22], f[23] = 8, 0x45, 28, 64, unix.IPPROTO_UDP
+			f[12], f[14], f[17], f[22], f[23], f[24], f[25] = 8, 0x45, 28, 64, unix.IPPROTO_UDP, 0x0c, 0x30
 			copy(f[26:], netip.MustParseAddr("172.31.0.50").AsSlice())
 			copy(f[30:], netip.MustParseAddr("192.0.2.80").AsSlice())
 			f[35], f[37], f[39] = 9, 9, 8
@@ -315,14 +384,23 @@ func leak(b *rehearse.Bench) error {
 	return nil
 }
 
+const (
+	reference = "../../examples/gateway.hcl"
+	lans      = "testdata/three-lans.hcl"
+)
+
 // TestSaboteur turns drills red, exactly those that a saboteur concerns; and no
 // drill of the reference gateway is left without one.
 func TestSaboteur(t *testing.T) {
 	needLab(t)
-	const file = "../../examples/gateway.hcl"
 	never := map[string]bool{}
-	for _, d := range rehearse.Names(t, file) {
+	for _, d := range rehearse.Names(t, reference) {
 		never[d] = true
+	}
+	for _, d := range rehearse.Names(t, lans) {
+		if strings.HasPrefix(d, "policy/") || strings.HasPrefix(d, "out/things/") {
+			never[d] = true
+		}
 	}
 	// Labs mostly wait: more of them at once than go test's -parallel would have.
 	slots := make(chan struct{}, 6)
@@ -342,6 +420,10 @@ func TestSaboteur(t *testing.T) {
 		}
 		slices.Sort(want)
 		want = slices.Compact(want)
+		file := reference
+		if l.only == "policy" || l.only == "out/things" {
+			file = lans
+		}
 		wg.Go(func() {
 			slots <- struct{}{}
 			defer func() { <-slots }()

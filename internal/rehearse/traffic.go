@@ -146,3 +146,15 @@ func (t *traffic) comesBack(ctx context.Context, v6 bool, wan string, limit time
 	}
 	return time.Time{}, false
 }
+
+// timeline is the echoes of a family from shortly before a moment until now, 3 s
+// at most.
+func (t *traffic) timeline(v6 bool, cut time.Time, from, to string) *Timeline {
+	line := &Timeline{From: from, To: to}
+	for _, b := range settled(t.echo[v6].Beats(), cut.Add(-300*time.Millisecond)) {
+		if at := b.Sent.Sub(cut).Seconds(); at < 3 {
+			line.Beats = append(line.Beats, Beat{At: at, OK: b.Good()})
+		}
+	}
+	return line
+}
