@@ -181,6 +181,9 @@ func (d *daemon) loop(ctx context.Context) error {
 			d.pollCarrier()
 		case <-wake.C:
 		}
+		if d.ended {
+			break // no turn that is wanted may build again what was taken apart
+		}
 		if !d.nextEnd.IsZero() && !d.nextEnd.After(time.Now()) {
 			d.syncDNS(ctx)
 		}
