@@ -342,6 +342,7 @@ func FuzzParse(f *testing.F) {
 	for _, v := range validFiles(f) {
 		f.Add(v.Src)
 	}
+	f.Add([]byte("\xff" + strings.Repeat("\b", 3000) + strings.Repeat("b\\", 300))) // no text at all: not thousands of messages
 	for _, s := range []string{"", "\xef\xbb\xbfwan \"a\" {}", "a {", "a = <<X\n", "wan \"a\" { x : 1 }", "wan \"a\" { vlan = 1e99999999 }\n", "lan \"a\" { b = [wan.*, -1e999999999, null] }"} {
 		f.Add([]byte(s))
 	}

@@ -34,18 +34,23 @@ func (c *checker) syntax(f File) *hclsyntax.Body {
 }
 
 // syntaxErrors reports what could not be mended. Where one mistake makes the
-// parser say several things, only the first is passed on.
+// parser say several things, only the first is passed on; of a file that is no
+// text at all the beginning is enough.
 func (c *checker) syntaxErrors(f File, diags hcl.Diagnostics) {
+	const most = 20
 	var last *hcl.Diagnostic
+	said := 0
 	for _, d := range diags {
 		if d.Summary != keyTwice {
 			c.broken = true
 		}
-		if last != nil && (last.Subject.Start == d.Subject.Start || last.Summary == d.Summary && d.Summary == textOpen) {
+		if last != nil && (last.Subject.Start == d.Subject.Start || last.Summary == d.Summary && (d.Summary == textOpen || last.Subject.Start.Line == d.Subject.Start.Line)) {
 			continue
 		}
 		last = d
-		c.syntaxError(f, d)
+		if said++; said <= most {
+			c.syntaxError(f, d)
+		}
 	}
 }
 
