@@ -190,12 +190,10 @@ func (w *world) ask(round int, when string, rows []row) map[string]string {
 		return nil
 	}
 	if w.hasty {
-		for name, how := range wrong {
+		for _, how := range wrong {
 			if !strings.Contains(how, `got "silence"`) {
 				return wrong // no busy machine says that
 			}
-			rows = slices.DeleteFunc(rows, func(r row) bool { return when+r.name != name })
-			break
 		}
 	}
 	return w.askOnce(round, when+"again, ", slices.DeleteFunc(rows, func(r row) bool { return wrong[when+r.name] == "" }))
