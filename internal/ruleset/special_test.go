@@ -74,9 +74,10 @@ func pathMTUs(line string, want int) map[string]string {
 }
 
 // dial connects in a namespace. local is "", an address, an address and port,
-// or %LINK to bind to a link.
+// or %LINK to bind to a link. It is for what has to come about, so it bears with a
+// machine that is so busy that the first SYN is lost.
 func dial(ns, network, local, to string) (c net.Conn, err error) {
-	ctx, stop := context.WithTimeout(context.Background(), patience)
+	ctx, stop := context.WithTimeout(context.Background(), 10*patience)
 	defer stop()
 	err = netns.Do(ns, func() error {
 		link, bound := strings.CutPrefix(local, "%")
