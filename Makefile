@@ -7,7 +7,7 @@
 #   tar -C /usr/local -xzf go1.26.*.linux-amd64.tar.gz && export PATH=/usr/local/go/bin:$PATH
 
 GO      ?= go
-VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo 0.1.0)
+VERSION ?= 0.1.0+$(shell git rev-parse --short HEAD 2>/dev/null || echo unknown)
 LDFLAGS  = -s -w -X weir/internal/cli.version=$(VERSION)
 SOURCES  = $(shell find cmd internal -name '*.go' -not -name '*_test.go') go.mod go.sum
 ONLY    ?= .
