@@ -191,6 +191,8 @@ func TestExchangeIsHardToGuess(t *testing.T) {
 			t.Fatal(got)
 		}
 	}
+	mu.Lock()
+	defer mu.Unlock()
 	if len(ids) < 45 || len(names) < 45 {
 		t.Errorf("%d numbers and %d spellings in 50 questions", len(ids), len(names))
 	}

@@ -79,7 +79,7 @@ func TestWithOthersPrograms(t *testing.T) {
 		in(t, cli, "ip", "addr", "add", "203.0.113.5/32", "dev", "e0")
 		in(t, isp, "ip", "addr", "add", "192.0.2.1/24", "dev", "e1")
 		long := strings.Repeat("x", 250)
-		started(t, isp, "dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", "--no-resolv", "--no-hosts", "--user=root", "--pid-file=",
+		started(t, isp, "dnsmasq", "--no-daemon", "--conf-file=/dev/null", "--no-resolv", "--no-hosts", "--pid-file=",
 			"--log-queries", "--log-facility=-", "--address=/www.example/198.51.100.80", "--address=/rebind.test/172.31.0.23",
 			"--txt-record=long.example,"+strings.Repeat(long+",", 9)+"end", "--auth-ttl=60", "--local-ttl=30")
 

@@ -15,8 +15,13 @@ import (
 	"github.com/miekg/dns"
 )
 
-// sessionIdle is how long a session without questions is kept (RFC 7766, 6.2.3).
-const sessionIdle = 10 * time.Second
+// How long a session without questions is kept (RFC 7766, 6.2.3). One over TLS
+// costs to set up; a plain one is the exception, for an answer too long for UDP,
+// and a small server that takes one connection at a time must not be held up by it.
+const (
+	sessionIdle = 10 * time.Second
+	plainIdle   = 50 * time.Millisecond
+)
 
 // maxSession is how many questions wait on one session.
 const maxSession = 256
@@ -47,6 +52,7 @@ func newSessions(roots *x509.CertPool) *sessions {
 // session is a stream to a server.
 type session struct {
 	ready chan struct{} // closed when dialled, well or not
+	idle  time.Duration // how long it is kept
 	conn  net.Conn      // valid after ready, if err is nil
 
 	mu      sync.Mutex
@@ -86,7 +92,10 @@ func (ss *sessions) get(ctx context.Context, s Server) (se *session, kept bool) 
 	if se, ok := ss.open[s]; ok {
 		return se, true
 	}
-	se = &session{ready: make(chan struct{}), waiting: map[uint16]chan *dns.Msg{}}
+	se = &session{ready: make(chan struct{}), idle: plainIdle, waiting: map[uint16]chan *dns.Msg{}}
+	if s.TLS {
+		se.idle = sessionIdle
+	}
 	ss.open[s] = se
 	go func() {
 		// The dial is every waiting question's, not only the first one's.
@@ -248,7 +257,11 @@ func (se *session) read() {
 		se.reads++
 		c, ok := se.waiting[r.Id]
 		delete(se.waiting, r.Id)
-		_ = se.conn.SetReadDeadline(time.Now().Add(sessionIdle))
+		wait := sessionIdle
+		if len(se.waiting) == 0 {
+			wait = se.idle
+		}
+		_ = se.conn.SetReadDeadline(time.Now().Add(wait))
 		se.mu.Unlock()
 		if ok {
 			c <- r // has room: one answer for each question
