@@ -72,7 +72,7 @@ func (h *house) dnsmasq(i *lab.ISP, options ...string) *server {
 	h.must(i.Router.AddAddr("cust0", netip.PrefixFrom(i.Router4, c.Bits())))
 	mask := netmask(c)
 	return h.serve(i.Router, "dnsmasq", append([]string{
-		"--keep-in-foreground", "--conf-file=/dev/null", "--user=root", "--pid-file=", "--port=0", "--interface=cust0", "--bind-interfaces",
+		"--no-daemon", "--conf-file=/dev/null", "--pid-file=", "--port=0", "--interface=cust0", "--bind-interfaces",
 		"--log-dhcp", "--log-facility=-", "--dhcp-authoritative", "--no-ping", "--dhcp-leasefile=" + h.dir + "/" + i.Name + ".leases",
 		fmt.Sprintf("--dhcp-range=%s,%s,%s,2m", c.Addr(), c.Addr(), mask),
 	}, options...)...)
