@@ -408,6 +408,9 @@ func TestJSON(t *testing.T) {
 	a.Namespaces[0].Sysctls["net/ipv4/ip_forward"] = "0"
 	wan := &a.Namespaces[1]
 	wan.Links, wan.Addrs, wan.Routes = wan.Links[:1], wan.Addrs[:1], nil // the port was pulled out
+	if b, err := json.Marshal(plan.Plan{}); err != nil || string(b) != `{"steps":[]}` {
+		t.Errorf("a plan that does nothing: %s, %v", b, err)
+	}
 	b, err := json.MarshalIndent(plan.Diff(a, small()), "", "  ")
 	if err != nil {
 		t.Fatal(err)

@@ -9,6 +9,7 @@
 package plan
 
 import (
+	"encoding/json"
 	"net/netip"
 
 	"weir/internal/desired"
@@ -37,6 +38,16 @@ type Plan struct {
 
 // Empty says that the kernel holds what it should, as far as that is possible now.
 func (p Plan) Empty() bool { return len(p.Steps) == 0 && len(p.Refused) == 0 }
+
+// MarshalJSON writes steps as a list even where there are none: `.steps[]` is no
+// error for a plan that does nothing.
+func (p Plan) MarshalJSON() ([]byte, error) {
+	type plain Plan
+	if p.Steps == nil {
+		p.Steps = []Step{}
+	}
+	return json.Marshal(plain(p))
+}
 
 // Op is what a step does to an object, or what somebody else did to it.
 type Op string
