@@ -125,6 +125,13 @@ type client struct {
 	pid        int
 }
 
+// elsewhere says that a process is known to be in another network namespace.
+func elsewhere(root fs.FS, pid string) bool {
+	own, err1 := fs.ReadLink(root, "proc/self/ns/net")
+	its, err2 := fs.ReadLink(root, path.Join("proc", pid, "ns/net"))
+	return err1 == nil && err2 == nil && own != its
+}
+
 // dhcpClients finds them among the machine's processes by what they were
 // started with: the port is a word of its own.
 func dhcpClients(root fs.FS) []client {
@@ -137,6 +144,9 @@ func dhcpClients(root fs.FS) []client {
 		pid, err := strconv.Atoi(p.Name())
 		if err != nil {
 			continue
+		}
+		if elsewhere(root, p.Name()) {
+			continue // its eth0 is a container's
 		}
 		b, err := fs.ReadFile(root, path.Join("proc", p.Name(), "cmdline"))
 		if err != nil || len(b) == 0 {

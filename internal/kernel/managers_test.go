@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"io/fs"
 	"slices"
 	"testing"
 	"testing/fstest"
@@ -8,7 +9,12 @@ import (
 
 func TestManagers(t *testing.T) {
 	file := func(s string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(s)} }
+	link := func(s string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(s), Mode: fs.ModeSymlink} }
 	root := fstest.MapFS{
+		"proc/self/ns/net": link("net:[1]"),
+		"proc/812/ns/net":  link("net:[1]"),
+		"proc/818/ns/net":  link("net:[2]"), // in a container, whose eth0 is another
+		"proc/818/cmdline": file("dhclient\x00eth0\x00"),
 		"etc/network/interfaces": file(`# The loopback network interface
 auto lo
 iface lo inet loopback
