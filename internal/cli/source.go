@@ -13,6 +13,10 @@ import (
 	"weir/internal/config"
 )
 
+// maxSource bounds a file: a house's has some kilobytes, and the daemon takes no
+// larger request.
+const maxSource = 2 << 20
+
 // readSource reads FILE, or a folder's *.hcl in name order. Files are named in
 // messages as the user would name them.
 func readSource(path string) ([]config.File, error) {
@@ -34,13 +38,30 @@ func readSource(path string) ([]config.File, error) {
 	}
 	files := make([]config.File, 0, len(names))
 	for _, n := range names {
-		src, err := os.ReadFile(n)
+		src, err := readBounded(n)
 		if err != nil {
-			return nil, fmt.Errorf("read the file: %w", err)
+			return nil, err
 		}
 		files = append(files, config.File{Name: n, Src: src})
 	}
 	return files, nil
+}
+
+// readBounded reads a file that may be a pipe or a device, too, and need not end.
+func readBounded(name string) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, fmt.Errorf("read the file: %w", err)
+	}
+	defer f.Close()
+	src, err := io.ReadAll(io.LimitReader(f, maxSource+1))
+	if err != nil {
+		return nil, fmt.Errorf("read the file: %w", err)
+	}
+	if len(src) > maxSource {
+		return nil, wrong(fmt.Errorf("%s is larger than %d MiB: no gateway's file is", name, maxSource>>20))
+	}
+	return src, nil
 }
 
 // parse reads and checks path. Mistakes and notes go to stderr, as every command
