@@ -156,7 +156,17 @@ func (d *daemon) chooseFile() error {
 		d.log.Info("which file is in force", "file", next.Current.From, "by", next.Current.By, "why", why)
 	}
 	d.cfg, d.force = cfg, next
-	return d.keep(forceFile, d.force)
+	if err := d.keep(forceFile, d.force); err != nil {
+		d.unkept("which file is in force", err)
+	}
+	return nil
+}
+
+// unkept tells of what a start can't store. A full disk, or one that has become
+// read-only, must not cost the house its network at a reboot.
+func (d *daemon) unkept(what string, err error) {
+	d.log.Error("the state directory can't be written: what is not stored would not survive a restart", "what", what, "err", err)
+	d.notes = append(d.notes, what+" is not stored, and would not survive a restart: "+err.Error())
 }
 
 func (d *daemon) keep(name string, v any) error {

@@ -241,9 +241,11 @@ func (d *daemon) settleHouse() error {
 	if err != nil {
 		return err
 	}
-	err = d.store.Put(h.since(d.world.house)...)
+	if err := d.store.Put(h.since(d.world.house)...); err != nil {
+		d.unkept("the house's numbers for its WANs", err)
+	}
 	d.world.house = h
-	return err
+	return nil
 }
 
 // storeItems stores what the loop wants stored, in order: the disk may be slow,

@@ -3,6 +3,8 @@ package gateway
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io/fs"
 
 	"weir/internal/api"
 	"weir/internal/config"
@@ -37,8 +39,19 @@ func Plan(ctx context.Context, o Options, c *config.Config) (_ api.Outcome, err 
 	return out, err
 }
 
-// Down takes apart what weir made, where no daemon runs.
+// Down takes apart what weir made, where no daemon runs. One that runs and can't
+// be asked (its socket is gone) would make all of it anew meanwhile: the lock on
+// the state directory shows it.
 func Down(ctx context.Context, o Options) (err error) {
+	lock, err := state.Lock(o.StateDir)
+	switch {
+	case err == nil:
+		defer lock.Close()
+	case errors.Is(err, state.ErrInUse):
+		return fmt.Errorf("%w, and does not answer in %s: name its --runtime-dir, or end it (SIGTERM) and try again", err, o.RuntimeDir)
+	case !errors.Is(err, fs.ErrNotExist):
+		return err
+	}
 	k, err := kernel.Open(kernel.Options{StateDir: o.StateDir, RuntimeDir: o.RuntimeDir, Log: o.Log})
 	if err != nil {
 		return err

@@ -119,7 +119,8 @@ func (k *Kernel) apply(ctx context.Context, p plan.Plan) error {
 }
 
 // Down gives everything back: ports, addresses, routes and sysctls as they were
-// found; what is weir's goes.
+// found; what is weir's goes. Where that is not known any more it says so after
+// having done what is possible.
 func (k *Kernel) Down(ctx context.Context) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -127,5 +128,9 @@ func (k *Kernel) Down(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return k.apply(ctx, plan.Diff(a, desired.Desired{}))
+	err = k.apply(ctx, plan.Diff(a, desired.Desired{}))
+	if err == nil {
+		k.setAside()
+	}
+	return errors.Join(err, k.foundLost)
 }

@@ -45,7 +45,12 @@ type Kernel struct {
 	spaces map[string]*space
 	last   remembered
 	found  plan.Found
-	nft    string // path of the program; "" is not there
+	// foundUnkept: it could not be stored yet. foundLost says why what was stored
+	// can't be read, nil if it can.
+	foundUnkept bool
+	foundLost   error
+	foundBad    bool   // and it is still there
+	nft         string // path of the program; "" is not there
 
 	watch    watcher
 	carriers carriers // has a lock of its own

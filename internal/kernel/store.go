@@ -87,7 +87,14 @@ const (
 func (k *Kernel) loadFound() error {
 	var f foundFile
 	if err := readWhole(k.opt.StateDir, foundName, &f); err != nil {
-		return fmt.Errorf("read how the machine was found (%s): %w", filepath.Join(k.opt.StateDir, foundName), err)
+		err = fmt.Errorf("read how the machine was found (%s): %w", filepath.Join(k.opt.StateDir, foundName), err)
+		if errors.Is(err, fs.ErrPermission) {
+			return err
+		}
+		// Only giving back needs it: a bad block must cost nobody the network.
+		k.foundLost, k.foundBad = err, true
+		k.log.Error("how the machine was found is not known any more: weir down can't put all of it back", "err", err)
+		return nil
 	}
 	if f.Boot == k.boot {
 		k.found = f.As
@@ -120,10 +127,18 @@ func (k *Kernel) addFound(f plan.Found) error {
 			next.Routes, changed = append(next.Routes, r), true
 		}
 	}
-	if !changed {
+	if !changed && !k.foundUnkept {
 		return nil
 	}
-	return k.saveFound(next)
+	if err := k.saveFound(next); err != nil {
+		// A full disk costs what a later process could have given back, not the
+		// house its network. The next change tries again.
+		if !k.foundUnkept {
+			k.log.Error("how the machine was found is not stored: a later weir down could not put all of it back", "err", err)
+		}
+		k.found, k.foundUnkept = next, true
+	}
+	return nil
 }
 
 // forgetFound drops what was given back.
@@ -146,11 +161,24 @@ func (k *Kernel) forgetFound(f plan.Found) error {
 	return k.saveFound(next)
 }
 
+// setAside keeps what can't be read for a person to look at.
+func (k *Kernel) setAside() {
+	if !k.foundBad {
+		return
+	}
+	k.foundBad = false
+	path := filepath.Join(k.opt.StateDir, foundName)
+	if err := os.Rename(path, path+".bad"); err != nil {
+		k.log.Warn("what can't be read could not be kept aside", "err", err)
+	}
+}
+
 func (k *Kernel) saveFound(f plan.Found) error {
+	k.setAside()
 	if err := writeWhole(k.opt.StateDir, foundName, foundFile{Boot: k.boot, As: f}, true); err != nil {
 		return fmt.Errorf("keep how the machine was found (%s): %w", filepath.Join(k.opt.StateDir, foundName), err)
 	}
-	k.found = f
+	k.found, k.foundUnkept = f, false
 	return nil
 }
 

@@ -73,16 +73,9 @@ func Open(dir string) (*Store, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the state directory: %w", err)
 	}
-	d, err := os.Open(dir)
+	d, err := Lock(dir)
 	if err != nil {
-		return nil, fmt.Errorf("open the state directory: %w", err)
-	}
-	if err := unix.Flock(int(d.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		d.Close()
-		if errors.Is(err, unix.EWOULDBLOCK) {
-			err = errors.New("another weir is using it")
-		}
-		return nil, fmt.Errorf("lock the state directory %s: %w", dir, err)
+		return nil, err
 	}
 	s := &Store{dir: dir, dirFD: d, puts: make(chan put), quit: make(chan struct{}), done: make(chan struct{})}
 	s.close = sync.OnceFunc(func() { close(s.quit) })
@@ -92,6 +85,27 @@ func Open(dir string) (*Store, error) {
 	}
 	go s.write()
 	return s, nil
+}
+
+// ErrInUse says that another process has the state directory.
+var ErrInUse = errors.New("another weir is using it")
+
+// Lock keeps every other weir out of dir until the file is closed, as an open
+// store does. The error is ErrInUse if one is in it, fs.ErrNotExist if there is
+// no dir.
+func Lock(dir string) (*os.File, error) {
+	d, err := os.Open(dir)
+	if err != nil {
+		return nil, fmt.Errorf("open the state directory: %w", err)
+	}
+	if err := unix.Flock(int(d.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		d.Close()
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			err = ErrInUse
+		}
+		return nil, fmt.Errorf("lock the state directory %s: %w", dir, err)
+	}
+	return d, nil
 }
 
 // Read reads the store in dir without opening it: for a look at a machine whose
