@@ -3,7 +3,6 @@ package lab
 import (
 	"context"
 	"fmt"
-	"net"
 	"net/netip"
 	"os"
 	"time"
@@ -79,7 +78,7 @@ func (c *Client) Use(ack *dhcpv4.DHCPv4) error {
 	if !ok {
 		return fmt.Errorf("the lease of %s has no address", c.Host)
 	}
-	ones, _ := net.IPMask(ack.SubnetMask()).Size()
+	ones, _ := ack.SubnetMask().Size()
 	gw := netip.Addr{}
 	if r := ack.Router(); len(r) > 0 {
 		gw, _ = netip.AddrFromSlice(r[0].To4())

@@ -40,9 +40,7 @@ type ISP struct {
 	Wire         *Wire // all that the gateway sends on the line
 
 	lab      *Lab
-	port     *Host     // the switch or nil
-	plug     string    // the switch's port to the gateway
-	tap      *tapCable // or the TAP cable
+	tap      *tapCable // nil: a veth
 	dhcp     *dhcpServer
 	ra       *advertiser
 	mu       sync.Mutex

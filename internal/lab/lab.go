@@ -130,13 +130,6 @@ func Web(v6 bool) netip.Addr {
 	return web4
 }
 
-func family(a netip.Addr) string {
-	if a.Is4() {
-		return "IPv4"
-	}
-	return "IPv6"
-}
-
 func wrap(err error, format string, args ...any) error {
 	if err == nil {
 		return nil

@@ -47,7 +47,7 @@ func run(ctx context.Context, c *worker.Conn, log *slog.Logger) error {
 	flush := time.NewTimer(0)
 	defer flush.Stop()
 	for {
-		now := false
+		var now bool
 		select {
 		case <-ctx.Done():
 			return ctx.Err()

@@ -147,19 +147,11 @@ func short(line string) string {
 	return strings.Replace(line, " level=INFO msg=", " ", 1)
 }
 
-// logSize and logSince are for what a drill's own time brought.
-func logSince(at int64) string {
+// wholeLog is all that it logged.
+func wholeLog() string {
 	b, err := os.ReadFile(logFile)
-	if err != nil || int64(len(b)) < at {
+	if err != nil {
 		return ""
 	}
-	return string(bytes.TrimSpace(b[at:]))
-}
-
-func logSize() int64 {
-	st, err := os.Stat(logFile)
-	if err != nil {
-		return 0
-	}
-	return st.Size()
+	return string(bytes.TrimSpace(b))
 }

@@ -46,7 +46,7 @@ func lastACK(i *lab.ISP) time.Time {
 
 // deafAct has an ISP's DHCP server hear nothing any more: the line is kept as long
 // as the lease lasts, not a moment longer, and comes back with the server.
-func deafAct(s *Site, wan string, inUse bool) Act {
+func deafAct(wan string, inUse bool) Act {
 	held, quiet, back := name("deaf", wan, "held"), name("deaf", wan, "quiet"), name("deaf", wan, "back")
 	drills := []string{held, quiet, back}
 	gap := name("deaf", wan, "gap")
@@ -120,7 +120,7 @@ func deafAct(s *Site, wan string, inUse bool) Act {
 }
 
 // nakAct has the ISP refuse to renew the lease, and lease it anew at once.
-func nakAct(s *Site, wan string, inUse bool) Act {
+func nakAct(wan string, inUse bool) Act {
 	again, gap := name("nak", wan, "again"), name("nak", wan, "gap")
 	drills := []string{again, gap}
 	return Act{Drills: drills, Do: func(ctx context.Context, b *Bench) []Result {

@@ -33,7 +33,7 @@ func Inside(saboteurs Saboteurs) int {
 	syscall.CloseOnExec(3)
 	out := &answers{w: json.NewEncoder(f)}
 	if err := inside(f, out, saboteurs); err != nil {
-		out.send(message{Err: err.Error(), Log: logSince(0)})
+		out.send(message{Err: err.Error(), Log: wholeLog()})
 		return 1
 	}
 	return 0

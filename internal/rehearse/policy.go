@@ -94,7 +94,7 @@ type question struct {
 
 // policyAct tries every pair of LANs: each client asks the other's client and
 // hosts, on the ports that the file speaks of.
-func policyAct(s *Site, from, to *LAN) Act {
+func policyAct(from, to *LAN) Act {
 	drill := name("policy", from.Name, to.Name)
 	return Act{Drills: []string{drill}, Do: func(ctx context.Context, b *Bench) []Result {
 		about := fmt.Sprintf("what %s may open in %s", from.Name, to.Name)

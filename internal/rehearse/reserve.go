@@ -194,7 +194,7 @@ func blackoutAct(s *Site) Act {
 }
 
 // takeoverAct loses the line in use and only looks who takes over, and when.
-func takeoverAct(s *Site, used, other string) Act {
+func takeoverAct(used, other string) Act {
 	drill := name("takeover", other)
 	return Act{Drills: []string{drill}, Do: func(ctx context.Context, b *Bench) []Result {
 		about := fmt.Sprintf("%s is lost, %s takes over", used, other)

@@ -17,7 +17,7 @@ const pingEvery = 10 * time.Millisecond
 
 // restartAct ends the daemon by a signal and starts it again: not a packet may be
 // lost meanwhile, and the clients' leases are known afterwards.
-func restartAct(s *Site, how string, sig syscall.Signal) Act {
+func restartAct(how string, sig syscall.Signal) Act {
 	loss, lease := name("restart", how, "loss"), name("restart", how, "lease")
 	return Act{Drills: []string{loss, lease}, Do: func(ctx context.Context, b *Bench) []Result {
 		l := b.talker()

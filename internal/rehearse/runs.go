@@ -31,7 +31,7 @@ func Runs(s *Site, long bool) []Run {
 	for i := range s.LANs {
 		for j := range s.LANs {
 			if i != j {
-				add(policyAct(s, &s.LANs[i], &s.LANs[j]))
+				add(policyAct(&s.LANs[i], &s.LANs[j]))
 			}
 		}
 	}
@@ -39,12 +39,12 @@ func Runs(s *Site, long bool) []Run {
 	for _, l := range s.Lines {
 		for _, v6 := range []bool{false, true} {
 			if has(&l, v6) {
-				add(closedAct(s, l.Name, v6))
+				add(closedAct(l.Name, v6))
 			}
 		}
 	}
 	if len(s.Lines) > 0 && len(s.LANs) > 0 {
-		add(restartAct(s, "KILL", syscall.SIGKILL), restartAct(s, "TERM", syscall.SIGTERM))
+		add(restartAct("KILL", syscall.SIGKILL), restartAct("TERM", syscall.SIGTERM))
 	}
 	runs := append(s.losses(), steady)
 	runs = append(runs, s.oddities()...)
@@ -60,13 +60,9 @@ func Runs(s *Site, long bool) []Run {
 func (s *Site) losses() []Run {
 	var runs []Run
 	reserve := Run{Name: "reserve", About: "lines in reserve lost"}
-	var used []string
 	for i := range s.Lines {
 		l := &s.Lines[i]
 		inUse := s.first(false) == l.Name || s.first(true) == l.Name
-		if inUse {
-			used = append(used, l.Name)
-		}
 		alone := inUse && len(s.Order(false)) < 2 && len(s.Order(true)) < 2
 		for _, w := range ways {
 			run := Run{Name: w.word + "-" + l.Name, About: l.Name + " " + w.about}
@@ -88,9 +84,9 @@ func (s *Site) losses() []Run {
 			continue
 		}
 		nak := Run{Name: "nak-" + l.Name, About: "the ISP of " + l.Name + " refuses to renew, and renumbers", Variant: Variant{Lease: shortLease}}
-		nak.Acts = []Act{nakAct(s, l.Name, inUse), renumberAct(s, l.Name)}
+		nak.Acts = []Act{nakAct(l.Name, inUse), renumberAct(s, l.Name)}
 		deaf := Run{Name: "deaf-" + l.Name, About: "the DHCP server of " + l.Name + " goes deaf", Variant: Variant{Lease: shortLease}}
-		deaf.Acts = []Act{deafAct(s, l.Name, inUse)}
+		deaf.Acts = []Act{deafAct(l.Name, inUse)}
 		if inUse {
 			runs = append(runs, deaf, nak)
 		} else {
@@ -144,7 +140,7 @@ func (s *Site) oddities() []Run {
 		run := Run{Name: "same", About: "all ISPs hand out the same address", Variant: Variant{Same: true}}
 		run.Acts = append(run.Acts, prefixed("same", outAct(s, &s.LANs[0], false)))
 		run.Acts = append(run.Acts, prefixedAll("same", s.forwards())...)
-		run.Acts = append(run.Acts, prefixed("same", takeoverAct(s, order[0], order[1])))
+		run.Acts = append(run.Acts, prefixed("same", takeoverAct(order[0], order[1])))
 		runs = append(runs, run)
 	}
 	if lan := &s.LANs[0]; len(dhcp) > 0 && lan.Spare4[1].IsValid() {

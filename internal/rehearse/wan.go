@@ -204,7 +204,7 @@ func (b *Bench) hairpin(ctx context.Context, drill string, f *config.Forward, l 
 
 // closedAct scans every TCP port of a line's address from the internet: what is
 // forwarded answers, and nothing else gives a sign of life.
-func closedAct(s *Site, wan string, v6 bool) Act {
+func closedAct(wan string, v6 bool) Act {
 	drill := name("closed", wan, familyName(v6))
 	return Act{Drills: []string{drill}, Do: func(ctx context.Context, b *Bench) []Result {
 		about := fmt.Sprintf("every TCP port of %s from the internet", wan)
