@@ -95,7 +95,7 @@ func TestEachQuestionReachesTheDaemonAndItsAnswerComesBack(t *testing.T) {
 		want string
 		ask  func(context.Context, Change) (Outcome, error)
 	}{{"plan /etc/a", c.Plan}, {"apply /etc/a", c.Apply}, {"rollback", c.Rollback}} {
-		if o, err := q.ask(ctx, Change{From: "/etc/a"}); err != nil || o.Text != q.want {
+		if o, err := q.ask(ctx, Change{From: "/etc/a", Files: []Source{{Name: "a"}}}); err != nil || o.Text != q.want {
 			t.Errorf("%s: %+v, %v", q.want, o, err)
 		}
 	}
@@ -117,7 +117,7 @@ func TestEachQuestionReachesTheDaemonAndItsAnswerComesBack(t *testing.T) {
 func TestWhatTheDaemonRefusesComesBackWhole(t *testing.T) {
 	want := Problem{Title: "the file is wrong", Diagnostics: "a.hcl:1,1-2: no\n"}
 	c := serve(t, &fake{err: &Error{http.StatusUnprocessableEntity, want}})
-	_, err := c.Apply(t.Context(), Change{})
+	_, err := c.Apply(t.Context(), Change{Files: []Source{{Name: "a"}}})
 	var got *Error
 	if !errors.As(err, &got) || got.Status != http.StatusUnprocessableEntity || got.Problem != want {
 		t.Errorf("apply: %#v", err)
@@ -151,17 +151,27 @@ func TestWatchSendsNowAndAfterEachChange(t *testing.T) {
 	}
 }
 
-func TestAMisspeltFieldIsNoFalse(t *testing.T) {
+func TestARequestThatIsNoChange(t *testing.T) {
 	f := &fake{}
 	c := serve(t, f)
-	r, err := c.http.Post("http://weir/v1/apply", "application/json", strings.NewReader(`{"from":"a","cut_of":true}`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	body, _ := io.ReadAll(r.Body)
-	r.Body.Close()
-	if r.StatusCode != http.StatusBadRequest || !strings.Contains(string(body), "cut_of") || len(f.asked) != 0 {
-		t.Errorf("%s: %s; the daemon was asked %q", r.Status, body, f.asked)
+	const file = `"files":[{"name":"a","text":""}]`
+	for _, wrong := range []struct{ path, body, says string }{
+		{"apply", `{"from":"a","cut_of":true}`, "cut_of"},
+		{"apply", ``, "EOF"},
+		{"apply", `null`, "files is missing"},
+		{"plan", `{"from":"a","files":[]}`, "files is missing"},
+		{"plan", `{` + file + `} {` + file + `}`, "something follows it"},
+		{"apply", `{` + file + `}` + strings.Repeat(" ", maxBody), "something follows it"},
+	} {
+		r, err := c.http.Post("http://weir/v1/"+wrong.path, "application/json", strings.NewReader(wrong.body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, _ := io.ReadAll(r.Body)
+		r.Body.Close()
+		if r.StatusCode != http.StatusBadRequest || !strings.Contains(string(body), wrong.says) || len(f.asked) != 0 {
+			t.Errorf("%s %.60s: %s: %s; the daemon was asked %q", wrong.path, wrong.body, r.Status, body, f.asked)
+		}
 	}
 }
 

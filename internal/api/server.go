@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
 	"time"
 )
@@ -52,9 +53,9 @@ func Handler(d Daemon) http.Handler {
 	})
 	mux.HandleFunc("GET /v1/leases", answer(d.Leases))
 	mux.HandleFunc("GET /v1/file", answer(d.InForce))
-	mux.HandleFunc("POST /v1/plan", change(d.Plan))
-	mux.HandleFunc("POST /v1/apply", change(d.Apply))
-	mux.HandleFunc("POST /v1/rollback", change(d.Rollback))
+	mux.HandleFunc("POST /v1/plan", change(d.Plan, true))
+	mux.HandleFunc("POST /v1/apply", change(d.Apply, true))
+	mux.HandleFunc("POST /v1/rollback", change(d.Rollback, false))
 	mux.HandleFunc("POST /v1/down", func(w http.ResponseWriter, r *http.Request) {
 		if err := d.Down(r.Context()); err != nil {
 			refuse(w, err)
@@ -87,13 +88,21 @@ func answer[T any](ask func(context.Context) (T, error)) http.HandlerFunc {
 	}
 }
 
-// change is the handler of what takes a Change and gives an Outcome.
-func change(do func(context.Context, Change) (Outcome, error)) http.HandlerFunc {
+// change is the handler of what takes a Change, which files says has to have
+// files, and gives an Outcome.
+func change(do func(context.Context, Change) (Outcome, error), files bool) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		var c Change
 		d := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
 		d.DisallowUnknownFields() // a misspelt cut_me_off must not be taken for false
-		if err := d.Decode(&c); err != nil {
+		err := d.Decode(&c)
+		if err == nil && !errors.Is(d.Decode(&struct{}{}), io.EOF) {
+			err = errors.New("something follows it")
+		}
+		if err == nil && files && len(c.Files) == 0 {
+			err = errors.New("files is missing")
+		}
+		if err != nil {
 			refuse(w, &Error{http.StatusBadRequest, Problem{Title: "the request is not a change as docs/api.md has it: " + err.Error()}})
 			return
 		}
