@@ -242,7 +242,7 @@ func (d *daemon) settleHouse() error {
 		return err
 	}
 	if err := d.store.Put(h.since(d.world.house)...); err != nil {
-		d.unkept("the house's numbers for its WANs", err)
+		d.unkept("how the WANs are numbered", err)
 	}
 	d.world.house = h
 	return nil
