@@ -55,12 +55,18 @@ func (k *Kernel) conntrackMax() bool {
 		f.Close()
 		return true
 	}
-	if !errors.Is(err, fs.ErrNotExist) || inUserns() {
+	if !errors.Is(err, fs.ErrNotExist) {
 		return false
 	}
-	first, err1 := os.Readlink("/proc/1/ns/net")
-	ours, err2 := os.Readlink(netns.Path(""))
-	return err1 == nil && err2 == nil && first == ours
+	// The module is not there yet, and whether it may be written is told by what
+	// stands in the first network namespace alone (net/core/sysctl_net_core.c). Process 1
+	// is no witness: it may be a pid namespace's, in any network namespace.
+	f, err = os.OpenFile("/proc/sys/net/core/netdev_max_backlog", os.O_WRONLY, 0)
+	if err != nil {
+		return false
+	}
+	f.Close()
+	return true
 }
 
 // loadable says which of the modules the kernel would load when asked: they are

@@ -55,7 +55,8 @@ func (k *Kernel) runNft(ctx context.Context, s *space, text string) error {
 	if k.nft == "" {
 		return errNoNft
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
+	// A bound for a program that hangs: a slow machine takes its time for a large file.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Minute)
 	defer cancel()
 	return inSpace(s, func() error {
 		cmd := exec.CommandContext(ctx, k.nft, "-f", "-")

@@ -54,8 +54,8 @@ type joined struct {
 
 // Limits of a bring-up. They only bound what hangs.
 const (
-	joinLimit = 15 * time.Second
-	upLimit   = 20 * time.Second
+	joinLimit = 45 * time.Second
+	upLimit   = 60 * time.Second
 )
 
 // build makes the machines around the gateway.
