@@ -62,11 +62,12 @@ cross:
 mips: cross
 	GOARCH=mips64 WEIR_REQUIRE= $(GO) test -exec qemu-mips64 $(PURE)
 
-# The vulnerability database as a module: it needs no other host than Go's own.
+# The vulnerability database as a module: it needs no other host than Go's own. What a module brings fails; what stands
+# in the Go that builds is printed, for a newer Go to mend.
 vuln:
 	$(GO) mod download -x $(VULNDB) 2>/dev/null
 	$(GO) run $(subst @,/cmd/indexdb@,$(VULNDB)) -vulns "$$($(GO) env GOMODCACHE)/$(VULNDB)/data/osv" -out dist/vulndb
-	$(GO) run $(GOVULNCHECK) -db "file://$$PWD/dist/vulndb" ./...
+	test/vuln $(GO) run $(GOVULNCHECK) -db "file://$$PWD/dist/vulndb" ./...
 
 deb: bin/weir
 	mkdir -p dist/completion
