@@ -10,6 +10,7 @@ import (
 
 	"weir/internal/lab"
 	"weir/internal/lab/labtest"
+	"weir/internal/netns/netnstest"
 )
 
 func TestMain(m *testing.M) { labtest.Main(m) }
@@ -66,7 +67,7 @@ func TestPlainGateway(t *testing.T) {
 	labtest.In(t, func(t *testing.T, l *lab.Lab) {
 		ctx := t.Context()
 		if _, err := exec.LookPath("ip"); err != nil {
-			t.Skip("needs iproute2 for the gateway made by hand")
+			netnstest.Missing(t, "ip", err)
 		}
 		isp, err := l.Connect(fiber)
 		must(t, err)
