@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -21,6 +22,10 @@ const (
 	maxBackoff   = 15 * time.Second
 	goodAfter    = time.Minute
 )
+
+// A child has this long, and as long again, for a beat. Twice, so that a machine
+// that slept or was starved kills nobody for it.
+const beatEvery = 5 * time.Second
 
 // ErrNotRunning is the error of Child.Send while there is no child to send to.
 // It needs no handling where Setup sends the same: Setup runs at the next start.
@@ -45,6 +50,8 @@ type Options struct {
 	Changed func(State)
 
 	Log *slog.Logger
+
+	beatEvery time.Duration // the tests'; 0: beatEvery
 }
 
 // State is how a child is doing.
@@ -66,6 +73,11 @@ type Child struct {
 	sendMu sync.Mutex
 	conn   *Conn // nil: not running
 
+	beats atomic.Uint64 // heard of all processes
+
+	endMu sync.Mutex
+	end   func(error) // kills the running process; nil: there is none
+
 	stateMu sync.Mutex
 	state   State
 }
@@ -75,6 +87,9 @@ type Child struct {
 func Start(ctx context.Context, o Options) *Child {
 	if o.Kind == "" || o.Setup == nil || o.Received == nil || o.Log == nil {
 		panic(fmt.Sprintf("worker.Start(%q): Kind, Setup, Received and Log are required", o.Kind))
+	}
+	if o.beatEvery == 0 {
+		o.beatEvery = beatEvery
 	}
 	o.Log = o.Log.With("service", o.Kind)
 	if o.Name != "" {
@@ -117,6 +132,22 @@ func (c *Child) Send(v any, files ...*os.File) error {
 	return c.conn.Send(v, files...)
 }
 
+// End kills the running process because of why, to be started again: whoever
+// gives it work may know sooner than its beats that it hangs.
+func (c *Child) End(why error) {
+	c.endMu.Lock()
+	defer c.endMu.Unlock()
+	if c.end != nil {
+		c.end(why)
+	}
+}
+
+func (c *Child) setEnd(end func(error)) {
+	c.endMu.Lock()
+	defer c.endMu.Unlock()
+	c.end = end
+}
+
 func (c *Child) loop(ctx context.Context) {
 	// See the package comment: the thread that forks must outlive the child.
 	// It is given back to nobody: the goroutine returns locked.
@@ -155,6 +186,7 @@ func (c *Child) once(ctx context.Context) error {
 	}
 	defer conn.Close()
 	defer theirs.Close()
+	conn.onBeat = func() { c.beats.Add(1) }
 	errR, errW, err := os.Pipe()
 	if err != nil {
 		return fmt.Errorf("make a pipe for the log of service %s: %w", c.o.Kind, err)
@@ -186,9 +218,18 @@ func (c *Child) once(ctx context.Context) error {
 		why = c.talk(ctx, conn, cmd.Process.Pid)
 		conn.Close() // the child sees the end of the connection, and leaves
 	}()
-	// A child that does not leave is ended. Its process is waited for below, so
-	// the pid is still its own.
+	// A child that hangs or does not leave is ended. Its process is waited for
+	// below, so the pid is still its own.
+	hung := make(chan error, 1)
+	c.setEnd(func(why error) {
+		select {
+		case hung <- why:
+			_ = cmd.Process.Kill() // ErrProcessDone: it left just now
+		default:
+		}
+	})
 	exited := make(chan struct{})
+	go c.feel(conn, exited)
 	go func() {
 		<-recvDone
 		select {
@@ -199,6 +240,7 @@ func (c *Child) once(ctx context.Context) error {
 	}()
 	err = cmd.Wait()
 	close(exited)
+	c.setEnd(nil)
 	stop()
 	conn.Close()
 	<-recvDone
@@ -207,6 +249,10 @@ func (c *Child) once(ctx context.Context) error {
 	c.sendMu.Lock()
 	c.conn = nil
 	c.sendMu.Unlock()
+	select {
+	case err = <-hung: // that it was killed says nothing more
+	default:
+	}
 	switch {
 	case tail != "":
 		return fmt.Errorf("%s: %w", tail, errors.Join(err, why))
@@ -234,6 +280,29 @@ func (c *Child) talk(ctx context.Context, conn *Conn, pid int) error {
 		}
 		if err := c.o.Received(m); err != nil {
 			return fmt.Errorf("message from service %s: %w", c.o.Kind, err)
+		}
+	}
+}
+
+// feel asks for a sign of life until the child is gone, and ends it when none comes.
+func (c *Child) feel(conn *Conn, exited <-chan struct{}) {
+	tick := time.NewTicker(c.o.beatEvery)
+	defer tick.Stop()
+	missed, beats := 0, c.beats.Load()
+	for {
+		select {
+		case <-exited:
+			return
+		case <-tick.C:
+		}
+		if now := c.beats.Load(); now != beats || missed == 0 {
+			beats, missed = now, 1
+			if conn.beat() != nil {
+				return // the connection is at its end, and so is the child
+			}
+		} else if missed++; missed > 2 {
+			c.End(fmt.Errorf("it hung: no sign of life for %v", 2*c.o.beatEvery))
+			return
 		}
 	}
 }

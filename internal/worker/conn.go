@@ -39,6 +39,7 @@ type Conn struct {
 
 	failOnce sync.Once
 	onFail   func(error) // called once, with the first error; nil: nobody asks
+	onBeat   func()      // called in Recv at each beat; nil: nobody asks
 }
 
 // pair returns the two ends of a connection: ours, and the file that becomes the
@@ -188,7 +189,34 @@ func (m Message) Close() {
 	}
 }
 
-func (c *Conn) recv() (m Message, err error) {
+// beat sends an empty frame, which is no message: a sign of life, or the wish for one.
+func (c *Conn) beat() error {
+	c.sendMu.Lock()
+	defer c.sendMu.Unlock()
+	err := c.sock.SetWriteDeadline(time.Now().Add(sendTimeout))
+	if err == nil {
+		_, err = c.sock.Write(make([]byte, headerLen))
+	}
+	if err != nil {
+		return c.fail(fmt.Errorf("send a sign of life to the other process: %w", err))
+	}
+	return nil
+}
+
+// recv waits for the next message, and hears the beats before it.
+func (c *Conn) recv() (Message, error) {
+	for {
+		m, err := c.frame()
+		if err != nil || len(m.body) > 0 || len(m.Files) > 0 {
+			return m, err
+		}
+		if c.onBeat != nil {
+			c.onBeat()
+		}
+	}
+}
+
+func (c *Conn) frame() (m Message, err error) {
 	defer func() {
 		if err != nil {
 			m.Close()

@@ -11,7 +11,9 @@
 //
 // A message is a frame: the JSON's length and the number of files with it, both
 // 32 bits in network order, then the JSON. The files ride on the header by
-// SCM_RIGHTS (unix(7)).
+// SCM_RIGHTS (unix(7)). An empty frame is a beat: the parent sends one now and
+// then, and a child that is in Recv sends one back. A child that does not is
+// hanging, and is ended and started again.
 //
 // The trap: PR_SET_PDEATHSIG follows the parent's *thread* (prctl(2)), and Go
 // ends threads (any goroutine that returns while locked to one, as those that

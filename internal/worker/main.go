@@ -17,8 +17,9 @@ import (
 type Kind struct {
 	Name string // as in "weir worker NAME": dhcpd, dhcp4, ra, dns, probe
 
-	// Run is the service. It must have a goroutine in c.Recv at all times: that
-	// is how it learns its configuration, and that its parent is gone. ctx ends
+	// Run is the service. It must have a goroutine in c.Recv at all times, but
+	// for moments: that is how it learns its configuration and that its parent is
+	// gone, and how its parent knows that it does not hang. ctx ends
 	// with the connection, whoever sees the end first. Run then returns within
 	// a second or two; its result is then of no interest.
 	Run func(ctx context.Context, c *Conn, log *slog.Logger) error
@@ -79,6 +80,7 @@ func run(args []string, kinds []Kind) error {
 		// Whatever Run is stuck in: nobody is there to work for.
 		time.AfterFunc(leaveTimeout, func() { os.Exit(1) })
 	}
+	c.onBeat = func() { _ = c.beat() } // a failure ends the connection
 	log := slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
 	err = run(ctx, c, log)
 	switch why := context.Cause(ctx); {

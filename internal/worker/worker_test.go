@@ -112,6 +112,11 @@ func (l *lockedBuffer) String() string {
 
 func start(t *testing.T, received func(Message) error) *harness {
 	t.Helper()
+	return startBeating(t, received, 0)
+}
+
+func startBeating(t *testing.T, received func(Message) error, every time.Duration) *harness {
+	t.Helper()
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -137,6 +142,8 @@ func start(t *testing.T, received func(Message) error) *harness {
 		Received: received,
 		Changed:  func(s State) { h.states <- s },
 		Log:      slog.New(slog.NewTextHandler(h.log, nil)),
+
+		beatEvery: every,
 	})
 	t.Cleanup(func() {
 		cancel()
@@ -292,6 +299,74 @@ func TestStuckChildIsEnded(t *testing.T) {
 	}
 }
 
+// TestHangingChildIsRestarted: its process is there, and nothing comes of it.
+func TestHangingChildIsRestarted(t *testing.T) {
+	for _, c := range []struct {
+		kind string
+		hang func(*testing.T, *Child, answer)
+	}{
+		{"stuck", func(*testing.T, *Child, answer) {}},
+		{"echo", func(t *testing.T, _ *Child, a answer) {
+			if err := unix.Kill(a.PID, unix.SIGSTOP); err != nil {
+				t.Fatal(err)
+			}
+		}},
+	} {
+		t.Run(c.kind, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			up := make(chan Message, 10)
+			child := Start(ctx, Options{
+				Kind:      c.kind,
+				Setup:     func(_ context.Context, c *Conn) error { return c.Send(order{Do: "setup"}) },
+				Received:  func(m Message) error { up <- m; return nil },
+				Log:       slog.New(slog.DiscardHandler),
+				beatEvery: 50 * time.Millisecond,
+			})
+			t.Cleanup(func() { cancel(); <-child.Done() })
+			var first, second answer
+			if err := next(t, up, "the first child").Decode(&first); err != nil {
+				t.Fatal(err)
+			}
+			c.hang(t, child, first)
+			if err := next(t, up, "the second child").Decode(&second); err != nil {
+				t.Fatal(err)
+			}
+			if s := child.State(); second.PID == first.PID || !strings.Contains(s.LastError, "it hung") {
+				t.Errorf("process %d after %d, %+v", second.PID, first.PID, s)
+			}
+		})
+	}
+}
+
+// TestIdleChildIsLeftAlone: it has nothing to say, but answers beats, and what is
+// said between them gets through whole.
+func TestIdleChildIsLeftAlone(t *testing.T) {
+	h := startBeating(t, nil, 400*time.Millisecond)
+	pid := next(t, h.answers, "the answer to the setup").PID
+	for h.beats.Load() < 2 {
+		h.ask(t, order{Do: "say", Text: "between beats"})
+		if a := next(t, h.answers, "the answer"); a.Text != "between beats" || a.PID != pid {
+			t.Fatalf("%+v of %d", a, pid)
+		}
+	}
+	if s := h.State(); s.Restarts != 0 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// TestEnd: whoever knows that the child is of no use has it started again.
+func TestEnd(t *testing.T) {
+	h := start(t, nil)
+	first := next(t, h.answers, "the answer to the setup").PID
+	h.End(errors.New("it is of no use"))
+	if second := next(t, h.answers, "the second child's answer").PID; second == first {
+		t.Error("it is the same process")
+	}
+	if s := h.State(); s.LastError != "it is of no use" {
+		t.Errorf("%+v", s)
+	}
+}
+
 // parent is a daemon in a process of its own: it starts a child, says its pid,
 // and waits to be killed.
 func parent() {
@@ -360,7 +435,6 @@ func TestConnRefuses(t *testing.T) {
 		{"a byte over the most", frame(MaxMessage+1, 0, ""), "the most is 1048576"},
 		{"as large as can be said", frame(0xffffffff, 0, ""), "the most is 1048576"},
 		{"no JSON", frame(4, 0, "\x00\xff{}"), "decode a message"},
-		{"empty", frame(0, 0, ""), "decode a message"},
 		{"another type", frame(2, 0, "[]"), "decode a message"},
 		{"unknown field", frame(11, 0, `{"Other":1}`), "unknown field"},
 		{"two values", frame(4, 0, "{}{}"), "something follows"},
@@ -511,7 +585,7 @@ func FuzzRecv(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		c, theirs, err := pair()
 		if err != nil {
-			t.Skip(err)
+			t.Fatal(err)
 		}
 		defer c.Close()
 		go func() {
