@@ -102,6 +102,7 @@ func (ds Diagnostics) Format(files []File) string {
 		if d.Line <= len(lines) {
 			text = printable(strings.TrimSuffix(lines[d.Line-1], "\r"))
 		}
+		text, d = excerpt(text, d)
 		fmt.Fprintf(&b, "%4d | %s\n", d.Line, text)
 		fmt.Fprintf(&b, "%*s | %s", max(4, digits(d.Line)), "", underline(text, d))
 		if d.Detail != "" {
@@ -110,6 +111,30 @@ func (ds Diagnostics) Format(files []File) string {
 		b.WriteByte('\n')
 	}
 	return b.String()
+}
+
+// excerpt is the part of a long line that d is about, and d with the columns that
+// it has there.
+func excerpt(text string, d Diagnostic) (string, Diagnostic) {
+	const most, before = 160, 60
+	r := []rune(text)
+	if len(r) <= most {
+		return text, d
+	}
+	from := min(max(d.Column-1-before, 0), len(r))
+	to := min(from+most, len(r))
+	text = string(r[from:to])
+	if from > 0 {
+		text, from = "…"+text, from-1
+	}
+	if to < len(r) {
+		text += "…"
+	}
+	d.Column -= from
+	if d.EndColumn -= from; d.EndLine != d.Line || d.EndColumn > most+2 {
+		d.EndLine, d.EndColumn = d.Line, max(d.Column+1, len([]rune(text)))
+	}
+	return text, d
 }
 
 // underline returns the carets under text; tabs stay tabs, so that they line up.
