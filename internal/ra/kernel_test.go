@@ -220,6 +220,18 @@ func TestWithAKernelClient(t *testing.T) {
 	})
 }
 
+// TestNothingAfterFarewell: what the parent sent before it heard of the farewell
+// names LANs that are gone, and is no mistake.
+func TestNothingAfterFarewell(t *testing.T) {
+	cfg := Config{LANs: []LAN{{Name: "home"}}}
+	if err := (&work{}).configure(t.Context(), cfg, nil); err == nil {
+		t.Error("a LAN without a socket is taken")
+	}
+	if err := (&work{gone: true}).configure(t.Context(), cfg, nil); err != nil {
+		t.Error(err)
+	}
+}
+
 // listen returns a channel of the advertisements that c hears.
 func listen(t *testing.T, c *conn) <-chan *ndp.RouterAdvertisement {
 	all := make(chan received)

@@ -44,6 +44,7 @@ type work struct {
 	log  *slog.Logger
 	fail func(error)
 	lans map[string]*lan // the goroutine of run's only
+	gone bool            // it said farewell: what was on its way meanwhile is obeyed no more
 
 	mu      sync.Mutex
 	reports map[string]LANReport
@@ -67,6 +68,10 @@ func (w *work) configure(ctx context.Context, cfg Config, files []*os.File) erro
 			f.Close()
 		}
 	}()
+	if w.gone {
+		return nil
+	}
+	w.gone = cfg.Farewell
 	keep := map[string]bool{}
 	var order []string
 	for _, l := range cfg.LANs {
