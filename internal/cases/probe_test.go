@@ -1,6 +1,8 @@
 package cases
 
 import (
+	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -51,6 +53,30 @@ func TestProbesOfTheReserveStayOnIt(t *testing.T) {
 		h.until("lte is up again, by itself", 20*time.Second, func() bool { return h.verdict("lte") == api.VerdictUp })
 		h.must(fiber.Dark(true))
 		h.untilOutBy(pc, "lte", 5*time.Second)
+		h.strays(fiber, lte)
+	})
+}
+
+// TestHangingProber: the process that probes is there and does nothing, which looks
+// like lines that are all well. It is found out, and an outage with it.
+func TestHangingProber(t *testing.T) {
+	in(t, func(h *house) {
+		fiber, lte := h.connect(fiberLine()), h.connect(lteLine())
+		pc := h.join("pc", "", "172.31.0.50/24", "fd00::50/64")
+		h.start(base)
+		h.untilOutBy(pc, "fiber", 20*time.Second)
+		h.until("lte is up", 10*time.Second, func() bool { return h.verdict("lte") == api.VerdictUp })
+
+		s := h.status().Services
+		i := slices.IndexFunc(s, func(s api.Service) bool { return s.Name == "probe" })
+		h.must(unix.Kill(s[i].PID, unix.SIGSTOP))
+		h.must(fiber.Dark(true))
+		// A second without a word of it, a new one, and the outage's own second.
+		took := h.untilOutBy(pc, "lte", 4*time.Second)
+		t.Logf("the house was out by lte after %v", took)
+		if s := h.status().Services[i]; s.Restarts != 1 || !strings.Contains(s.LastError, "it hung") {
+			h.Errorf("the prober: %+v", s)
+		}
 		h.strays(fiber, lte)
 	})
 }

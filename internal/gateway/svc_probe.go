@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"reflect"
 	"slices"
@@ -38,6 +39,7 @@ func probeLines(c *config.Config, w world, id func(failover.LineID) uint16) []pr
 type prober struct {
 	*service
 	ids    map[failover.LineID]uint16 // the loop's
+	hang   hang                       // the loop's
 	orders chan []probe.Order
 
 	mu     sync.Mutex
@@ -82,7 +84,10 @@ func (d *daemon) syncProbe(ctx context.Context) {
 	}
 	p.service = d.serve(ctx, duty{
 		kind: probe.Worker, prepare: p.prepare, take: report(d.takeProbes),
-		started: func() { d.machine.Void(time.Now()) },
+		started: func() {
+			d.prober.hang = hang{}
+			d.machine.Void(time.Now())
+		},
 	})
 	go p.send(ctx, d)
 }
@@ -141,12 +146,40 @@ func (d *daemon) sendProbes() {
 	}
 	select {
 	case d.prober.orders <- orders:
-	default: // the child hangs; its parent will see
+	default: // the child hangs
+	}
+	if d.prober.hang.ordered(time.Now()) {
+		d.prober.hang = hang{} // its successor has its own time
+		d.prober.child.End(fmt.Errorf("it hung: none of the probes of the last %v was sent", hangAfter))
 	}
 }
 
+// A prober that hangs would leave every verdict as it is. Its orders tell of it
+// long before it misses its parent's beats.
+const hangAfter = time.Second
+
+// hang watches for it. The zero value has nothing under way.
+type hang struct {
+	since time.Time // of the first order since the prober was last heard; zero: none
+	last  time.Time // of the latest
+}
+
+// ordered takes note of an order, and says whether the prober hangs. The prober
+// is not blamed for a loop that stood still itself.
+func (h *hang) ordered(now time.Time) bool {
+	stood := now.Sub(h.last) > hangAfter
+	h.last = now
+	if h.since.IsZero() || stood {
+		h.since = now
+	}
+	return now.Sub(h.since) > hangAfter
+}
+
+func (h *hang) heard() { h.since = time.Time{} }
+
 // takeProbes takes what came of probes.
 func (d *daemon) takeProbes(r probe.Report) {
+	d.prober.hang.heard()
 	for _, e := range r.Events {
 		switch at := e.At.Time(); {
 		case e.Reopen: // never sent, which is not the line's fault
