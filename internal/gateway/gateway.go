@@ -53,7 +53,9 @@ func Run(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, d.close()) }()
-	l, err := api.Listen(o.RuntimeDir, d.cfg.API.Group, o.Log)
+	group := d.cfg.API.Group
+	listen := func() (net.Listener, error) { return api.Listen(o.RuntimeDir, group, o.Log) }
+	l, err := listen()
 	if err != nil {
 		return err
 	}
@@ -64,6 +66,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	}
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(l) }()
+	go keepServing(ctx, srv, filepath.Join(o.RuntimeDir, api.SocketName), listen, lookEvery, o.Log)
 	err = d.loop(ctx)
 	// Answers under way are still given; watchers end with ctx.
 	cancel()
@@ -77,6 +80,30 @@ func Run(ctx context.Context, o Options) (err error) {
 	}
 	_ = os.Remove(filepath.Join(o.RuntimeDir, api.SocketName)) // a dead one does no harm
 	return err
+}
+
+// keepServing makes the socket at path again when it was removed under the
+// daemon, as somebody does who tidies /run. It returns when ctx ends.
+func keepServing(ctx context.Context, srv *http.Server, path string, listen func() (net.Listener, error), every time.Duration, log *slog.Logger) {
+	look := time.NewTicker(every)
+	defer look.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-look.C:
+		}
+		if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		l, err := listen()
+		if err != nil {
+			log.Error("the API's socket is gone, and can't be made again", "path", path, "err", err, "again_in", every)
+			continue
+		}
+		log.Warn("the API's socket was gone, and is made again", "path", path)
+		go func() { _ = srv.Serve(l) }() // ends with the server, which closes all its listeners
+	}
 }
 
 // open reads what is stored, decides which file is in force, and opens the kernel.
