@@ -35,12 +35,6 @@ const (
 // statusEvery is how often a changed Status is told.
 const statusEvery = 2 * time.Second
 
-// order is a message of the parent.
-type order struct {
-	Order
-	files []*os.File
-}
-
 // port is what a LAN is served by.
 type port struct {
 	link      string
@@ -97,32 +91,10 @@ func Run(ctx context.Context, parent *worker.Conn, log *slog.Logger) error {
 		parent: parent, log: log, engine: New(time.Now(), clock),
 		ports: map[string]*port{}, frames: make(chan frame),
 	}
-	orders := make(chan order)
-	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error {
-		for {
-			var o order
-			files, err := parent.Recv(&o.Order)
-			if err != nil {
-				return err
-			}
-			o.files = files
-			select {
-			case orders <- o:
-			case <-ctx.Done():
-				closeAll(files)
-				return ctx.Err()
-			}
-		}
-	})
-	g.Go(func() error {
-		defer parent.Close() // Recv returns
-		return s.loop(ctx, orders)
-	})
-	return g.Wait()
+	return worker.Obey(ctx, parent, s.loop)
 }
 
-func (s *server) loop(ctx context.Context, orders <-chan order) error {
+func (s *server) loop(ctx context.Context, orders <-chan worker.Order[Order]) error {
 	defer func() {
 		for _, p := range s.ports {
 			p.stop()
@@ -159,19 +131,20 @@ func (s *server) loop(ctx context.Context, orders <-chan order) error {
 }
 
 // obey takes a message of the parent.
-func (s *server) obey(ctx context.Context, o order) error {
-	switch {
-	case o.Config != nil:
-		if err := s.engine.Configure(*o.Config); err != nil {
-			closeAll(o.files)
+func (s *server) obey(ctx context.Context, o worker.Order[Order]) error {
+	switch v := o.Value; {
+	case v.Config != nil:
+		if err := s.engine.Configure(*v.Config); err != nil {
+			closeAll(o.Files)
 			return err
 		}
-		return s.take(ctx, *o.Config, o.files)
-	case o.Kept != nil:
-		return s.kept(ctx, *o.Kept)
+		return s.take(ctx, *v.Config, o.Files)
+	case v.Kept != nil:
+		return s.kept(ctx, *v.Kept)
+	default:
+		s.engine.Load(time.Now(), v.Leases)
+		return nil
 	}
-	s.engine.Load(time.Now(), o.Leases)
-	return nil
 }
 
 // take makes the served LANs those of the configuration.

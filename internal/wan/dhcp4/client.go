@@ -56,12 +56,6 @@ func closeAll(files []*os.File) {
 	}
 }
 
-// order is a message of the parent.
-type order struct {
-	cfg   Config
-	files []*os.File
-}
-
 // client is a running Worker.
 type client struct {
 	parent *worker.Conn
@@ -90,32 +84,10 @@ func Run(ctx context.Context, parent *worker.Conn, log *slog.Logger) error {
 		parent: parent, log: log, stop: func() {},
 		messages: make(chan received), conflicts: make(chan ether.ARP),
 	}
-	orders := make(chan order)
-	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error {
-		for {
-			var o order
-			files, err := parent.Recv(&o.cfg)
-			if err != nil {
-				return err
-			}
-			o.files = files
-			select {
-			case orders <- o:
-			case <-ctx.Done():
-				closeAll(files)
-				return ctx.Err()
-			}
-		}
-	})
-	g.Go(func() error {
-		defer parent.Close() // Recv returns
-		return c.loop(ctx, orders)
-	})
-	return g.Wait()
+	return worker.Obey(ctx, parent, c.loop)
 }
 
-func (c *client) loop(ctx context.Context, orders <-chan order) error {
+func (c *client) loop(ctx context.Context, orders <-chan worker.Order[Config]) error {
 	defer func() { c.stop() }()
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -144,8 +116,8 @@ func (c *client) loop(ctx context.Context, orders <-chan order) error {
 }
 
 // obey takes a configuration, and the sockets if some came.
-func (c *client) obey(ctx context.Context, o order) (Out, error) {
-	if len(o.cfg.Sockets) > 0 {
+func (c *client) obey(ctx context.Context, o worker.Order[Config]) (Out, error) {
+	if len(o.Value.Sockets) > 0 {
 		if err := c.take(ctx, o); err != nil {
 			return Out{}, err
 		}
@@ -154,12 +126,12 @@ func (c *client) obey(ctx context.Context, o order) (Out, error) {
 		return Out{}, errors.New("the DHCP client's first message has no sockets")
 	}
 	if c.engine != nil {
-		return c.engine.Configure(o.cfg, time.Now())
+		return c.engine.Configure(o.Value, time.Now())
 	}
-	c.log = c.log.With("wan", o.cfg.WAN)
+	c.log = c.log.With("wan", o.Value.WAN)
 	var out Out
 	var err error
-	c.engine, out, err = New(o.cfg, time.Now(), random)
+	c.engine, out, err = New(o.Value, time.Now(), random)
 	return out, err
 }
 
@@ -171,16 +143,16 @@ func random() uint32 {
 }
 
 // take replaces the sockets, and what reads them.
-func (c *client) take(ctx context.Context, o order) error {
+func (c *client) take(ctx context.Context, o worker.Order[Config]) error {
 	c.stop()
-	if len(o.cfg.Sockets) != len(o.files) {
-		closeAll(o.files)
-		return fmt.Errorf("%d files came for the sockets %q", len(o.files), o.cfg.Sockets)
+	if len(o.Value.Sockets) != len(o.Files) {
+		closeAll(o.Files)
+		return fmt.Errorf("%d files came for the sockets %q", len(o.Files), o.Value.Sockets)
 	}
 	c.dhcp, c.arp, c.udp, c.watching = nil, nil, nil, false
 	var err error
-	for i, name := range o.cfg.Sockets {
-		f := o.files[i]
+	for i, name := range o.Value.Sockets {
+		f := o.Files[i]
 		switch name {
 		case SocketDHCP:
 			c.dhcp, err = ether.NewConn(f)
@@ -196,12 +168,12 @@ func (c *client) take(ctx context.Context, o order) error {
 			err = fmt.Errorf("no socket is called %q here", name)
 		}
 		if err != nil {
-			closeAll(o.files[i:])
-			return fmt.Errorf("take the sockets of WAN %s: %w", o.cfg.WAN, err)
+			closeAll(o.Files[i:])
+			return fmt.Errorf("take the sockets of WAN %s: %w", o.Value.WAN, err)
 		}
 	}
 	if c.dhcp == nil || c.arp == nil || c.udp == nil {
-		return fmt.Errorf("sockets %q came, and all of %s, %s, %s are needed", o.cfg.Sockets, SocketDHCP, SocketARP, SocketUDP)
+		return fmt.Errorf("sockets %q came, and all of %s, %s, %s are needed", o.Value.Sockets, SocketDHCP, SocketARP, SocketUDP)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	var g errgroup.Group
