@@ -1,0 +1,156 @@
+package dhcpd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/insomniacslk/dhcp/dhcpv4"
+	"golang.org/x/sync/errgroup"
+
+	"weir/internal/ether"
+)
+
+// port is what a LAN is served by.
+type port struct {
+	link      string
+	dhcp, arp *ether.Conn
+	udp       *os.File
+	probing   bool // arp lets frames in
+	stop      func()
+}
+
+// frame is what came in on a LAN: one of the two.
+type frame struct {
+	lan    string
+	packet *dhcpv4.DHCPv4
+	from   ether.MAC
+	arp    *ether.ARP
+}
+
+// take makes the served LANs those of the configuration.
+func (s *server) take(ctx context.Context, cfg Config, files []*os.File) (err error) {
+	defer func() { closeAll(files) }() // those not taken
+	served := map[string]bool{}
+	for _, l := range cfg.LANs {
+		served[l.Name] = true
+		n := len(l.Sockets)
+		if n > len(files) {
+			return fmt.Errorf("LAN %s: %d files came for the sockets %q", l.Name, len(files), l.Sockets)
+		}
+		mine := files[:n]
+		files = files[n:]
+		old := s.ports[l.Name]
+		switch {
+		case n == 0 && (old == nil || old.link != l.Link):
+			return fmt.Errorf("LAN %s: no sockets came, and there are none on %s", l.Name, l.Link)
+		case n == 0:
+			continue
+		case old != nil:
+			old.stop()
+			delete(s.ports, l.Name)
+		}
+		p, err := s.open(ctx, l, mine)
+		if err != nil {
+			return err
+		}
+		s.ports[l.Name] = p
+	}
+	for name, p := range s.ports {
+		if !served[name] {
+			p.stop()
+			delete(s.ports, name)
+		}
+	}
+	return nil
+}
+
+// open starts to read a LAN's sockets.
+func (s *server) open(ctx context.Context, l LAN, files []*os.File) (*port, error) {
+	p := &port{link: l.Link}
+	var err error
+	for i, name := range l.Sockets {
+		switch name {
+		case SocketDHCP:
+			p.dhcp, err = ether.NewConn(files[i])
+		case SocketARP:
+			p.arp, err = ether.NewConn(files[i])
+		case SocketUDP:
+			p.udp = files[i]
+		default:
+			err = fmt.Errorf("no socket is called %q here", name)
+		}
+		if err != nil {
+			closeAll(files)
+			return nil, fmt.Errorf("take the sockets of LAN %s: %w", l.Name, err)
+		}
+	}
+	if p.dhcp == nil || p.arp == nil || p.udp == nil {
+		closeAll(files)
+		return nil, fmt.Errorf("LAN %s: sockets %q came, and all of %s, %s, %s are needed", l.Name, l.Sockets, SocketDHCP, SocketARP, SocketUDP)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var g errgroup.Group
+	g.Go(func() error { return s.readDHCP(ctx, l.Name, p.dhcp) })
+	g.Go(func() error { return s.readARP(ctx, l.Name, p.arp) })
+	p.stop = func() {
+		cancel()
+		_ = g.Wait() // what they end with was logged
+		_ = errors.Join(p.dhcp.Close(), p.arp.Close(), p.udp.Close())
+	}
+	return p, nil
+}
+
+func (s *server) readDHCP(ctx context.Context, lan string, conn *ether.Conn) error {
+	b := make([]byte, ether.MaxFrame)
+	for {
+		raw, partial, err := conn.Read(ctx, b)
+		if err != nil {
+			return s.ended(ctx, lan, err)
+		}
+		u, err := ether.ParseUDP(raw, partial)
+		if err != nil {
+			s.log.Debug("frame to the DHCP server's port", "lan", lan, "err", err)
+			continue
+		}
+		p, err := dhcpv4.FromBytes(u.Payload)
+		if err != nil {
+			s.log.Debug("message to the DHCP server", "lan", lan, "mac", u.SrcMAC.String(), "err", err)
+			continue
+		}
+		select {
+		case s.frames <- frame{lan: lan, packet: p, from: u.SrcMAC}:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func (s *server) readARP(ctx context.Context, lan string, conn *ether.Conn) error {
+	b := make([]byte, ether.MaxFrame)
+	for {
+		raw, _, err := conn.Read(ctx, b)
+		if err != nil {
+			return s.ended(ctx, lan, err)
+		}
+		a, err := ether.ParseARP(raw)
+		if err != nil {
+			continue
+		}
+		select {
+		case s.frames <- frame{lan: lan, arp: &a}:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// ended says why a socket is read no more. The others go on; the parent sends
+// new ones when the link is there again.
+func (s *server) ended(ctx context.Context, lan string, err error) error {
+	if ctx.Err() == nil {
+		s.log.Error("a socket of the DHCP server broke", "lan", lan, "err", err)
+	}
+	return err
+}
