@@ -2,7 +2,6 @@ package rehearse_test
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -282,55 +281,77 @@ func afterNAK(wan string) func(*rehearse.Bench) error {
 // freeze stops the daemon, but none of its children.
 func freeze(b *rehearse.Bench) error { return b.Daemon.Signal(syscall.SIGSTOP) }
 
-// freezeWorker stops a child of the daemon by its kind and name.
+// freezeWorker stops a child of the daemon by its kind and name, and each that
+// this daemon starts in its place, as one that hangs is.
 func freezeWorker(words ...string) func(*rehearse.Bench) error {
-	return func(*rehearse.Bench) error {
-		pids, err := workers(words...)
+	return func(b *rehearse.Bench) error {
+		first, err := workers(words...)
 		if err != nil {
 			return err
 		}
-		if len(pids) == 0 {
+		if len(first) == 0 {
 			return fmt.Errorf("no worker %q runs", words)
 		}
-		for _, pid := range pids {
-			err = errors.Join(err, syscall.Kill(pid, syscall.SIGSTOP))
+		go keepStopped(words, func(w worker) bool { return w.parent == first[0].parent })
+		if !lab.Until(bg, time.Second, first[0].stopped) {
+			return fmt.Errorf("worker %q can't be stopped", words)
 		}
-		return err
+		return nil
 	}
 }
 
 // freezeNext stops the child of that kind that the next daemon starts, as soon as
-// it is there.
+// it is there, and each that is started in its place.
 func freezeNext(words ...string) func(*rehearse.Bench) error {
 	return func(*rehearse.Bench) error {
 		before, err := workers(words...)
 		if err != nil {
 			return err
 		}
-		go lab.Until(bg, 10*time.Second, func() bool {
-			now, err := workers(words...)
-			if err != nil {
-				return false
-			}
-			for _, pid := range now {
-				if !slices.Contains(before, pid) {
-					return syscall.Kill(pid, syscall.SIGSTOP) == nil
-				}
-			}
-			return false
+		go keepStopped(words, func(w worker) bool {
+			return !slices.ContainsFunc(before, func(old worker) bool { return old.parent == w.parent })
 		})
 		return nil
 	}
 }
 
+// keepStopped stops the workers of a kind that which wants, for as long as the
+// lab is there.
+func keepStopped(words []string, which func(worker) bool) {
+	lab.Until(bg, 10*time.Minute, func() bool {
+		now, _ := workers(words...) // the next look will do
+		for _, w := range now {
+			if which(w) {
+				_ = syscall.Kill(w.pid, syscall.SIGSTOP) // it may be gone
+			}
+		}
+		return false
+	})
+}
+
+// worker is a child of a daemon.
+type worker struct{ pid, parent int }
+
+func (w worker) stopped() bool { return stat(w.pid)[0] == "T" }
+
+// stat are the fields of a process from its state on; the second is its parent.
+func stat(pid int) []string {
+	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	_, rest, ok := strings.Cut(string(b), ") ")
+	if !ok {
+		return []string{"", "0"} // gone
+	}
+	return strings.Fields(rest)
+}
+
 // workers finds the processes of a kind of worker.
-func workers(words ...string) ([]int, error) {
+func workers(words ...string) ([]worker, error) {
 	want := []byte("\x00worker\x00" + strings.Join(words, "\x00") + "\x00")
 	procs, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {
 		return nil, err
 	}
-	var out []int
+	var out []worker
 	for _, p := range procs {
 		line, err := os.ReadFile(p)
 		if err != nil || !bytes.Contains(line, want) {
@@ -340,7 +361,8 @@ func workers(words ...string) ([]int, error) {
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, pid)
+		parent, _ := strconv.Atoi(stat(pid)[1])
+		out = append(out, worker{pid, parent})
 	}
 	return out, nil
 }
