@@ -312,6 +312,48 @@ forward "web" {
   hairpin = true
 }
 
+# By which lines connections leave the house. The first route that matches decides, in file order;
+# what none matches leaves as failover says. It counts for connections that begin from then on: a
+# running one stays where it is.
+route "calls" {
+  # Who opens the connection. A host is also known by its MAC, whatever address it uses. The
+  # gateway's own questions to resolvers are self's.
+  # Place (lan.NAME, lan, host.NAME, group.NAME, self, an address or a network in quotes); one or a
+  # list. Unsaid: anywhere. Source: nft saddr, iif, ether saddr.
+  # from = lan.home
+
+  # Whom it is opened to: addresses and networks outside; wan is all of them.
+  # Place (wan.NAME, wan, group.NAME, an address or a network in quotes); one or a list. Unsaid:
+  # anywhere outside. Source: nft daddr.
+  # to = "203.0.113.0/24"
+
+  # icmp is that of both families.
+  # "tcp", "udp", "icmp" or a number; one or a list. Unsaid: tcp with a port, else all. Source: IANA
+  # protocol numbers.
+  # protocol = "tcp"
+
+  # The port at the far end.
+  # Port, or a range in quotes; one or a list. Unsaid: all. Source: nft dport.
+  # port = [5060, "10000-20000"]
+
+  # The first of these that works; if none does, the others as failover says. One of prefer, only
+  # and never is said.
+  # Name: wan.NAME, wan; one or a list. Unsaid: only or never says it. Source: ip-rule(8) fwmark.
+  prefer = wan.fiber
+
+  # A kill-switch: the first of these that works, or the connection is refused. In a family that
+  # none of them has it is refused, too.
+  # Name: wan.NAME, wan; one or a list. Unsaid: prefer or never says it. Source: ip-rule(8) fwmark.
+  # only = wan.fiber
+
+  # The line that failover says, or the next one of its prefer, but none of these; if no other
+  # works, the connection is refused.
+  # Name: wan.NAME, wan; one or a list. Unsaid: prefer or only says it. Source: ip-rule(8) fwmark.
+  # never = wan.fiber
+
+  # Later: share.
+}
+
 # The resolver for the house.
 dns {
   # Who answers. In this release auto is forward: local names from here, all others from upstream.
@@ -334,4 +376,4 @@ api {
   group = "weir"
 }
 
-# Later: route { }, time { }, tunnel { }, tuning { }, metrics { }, web { }.
+# Later: time { }, tunnel { }, tuning { }, metrics { }, web { }.

@@ -18,13 +18,14 @@ type house struct {
 	groups []*node
 	rules  []*node
 	fwds   []*node
+	routes []*node
 }
 
 // build turns checked blocks into a Config, fills in what they leave out and
 // makes the checks that take two values to see.
 func (c *checker) build(root *node) *Config {
 	h := &house{root: root, gw: root.child("gateway"), wans: root.all("wan"), lans: root.all("lan"),
-		groups: root.all("group"), fwds: root.all("forward")}
+		groups: root.all("group"), fwds: root.all("forward"), routes: root.all("route")}
 	h.Gateway = Gateway{
 		Name:     h.gw.label,
 		Domain:   one[string](h.gw, "domain"),
@@ -60,6 +61,9 @@ func (c *checker) build(root *node) *Config {
 	}
 	for _, n := range h.fwds {
 		h.Forwards = append(h.Forwards, h.forward(n))
+	}
+	for _, n := range h.routes {
+		h.Routes = append(h.Routes, h.route(n))
 	}
 	h.Failover = h.failover(root.child("failover"))
 	dns := root.child("dns")

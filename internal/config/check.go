@@ -34,6 +34,7 @@ func (c *checker) check(h *house) {
 	c.checkGroups(h)
 	c.checkRules(h)
 	c.checkForwards(h)
+	c.checkRoutes(h)
 	c.checkFailover(h)
 	c.checkDNS(h)
 }

@@ -43,19 +43,25 @@ func (c *checker) checkRules(h *house) {
 		if n.said("from") == nil && n.said("to") == nil {
 			c.err(n.at(), "Say from, to or both: anywhere to anywhere would be everything.", "%s says nothing about whom", n.called())
 		}
-		if len(r.Port) > 0 && !n.bad("protocol") {
-			for _, it := range n.items("protocol") {
-				if p, _ := it.val.(Protocol); p != TCP && p != UDP {
-					c.err(it.at, "Ports are those of tcp and udp.", "this protocol has no ports")
-				}
-			}
-		}
+		c.checkPorts(n)
 		c.checkFamilies(h, n, r)
 		if r.Verb != Allow {
 			c.checkDestinations(h, n)
 		}
 		if r.Verb == Allow {
 			c.checkAllowFromWAN(h, n, r)
+		}
+	}
+}
+
+// checkPorts reports a port beside a protocol that has none.
+func (c *checker) checkPorts(n *node) {
+	if len(n.items("port")) == 0 || n.bad("protocol") {
+		return
+	}
+	for _, it := range n.items("protocol") {
+		if p, _ := it.val.(Protocol); p != TCP && p != UDP {
+			c.err(it.at, "Ports are those of tcp and udp.", "this protocol has no ports")
 		}
 	}
 }

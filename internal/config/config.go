@@ -23,6 +23,7 @@ type Config struct {
 	Groups   []Group
 	Rules    []Rule
 	Forwards []Forward
+	Routes   []Route
 	DNS      DNS
 	API      API
 }
@@ -271,6 +272,29 @@ type Forward struct {
 	From    []Place  // nil: anywhere; prefixes and groups of them
 	On      []string // names of WANs; every WAN is listed when the file leaves it out
 	Hairpin bool
+}
+
+// Way is what a route asks of lines.
+type Way string
+
+// The ways.
+const (
+	Prefer Way = "prefer" // the first of these that works, else as failover says
+	Only   Way = "only"   // the first of these that works, else refused
+	Never  Way = "never"  // as failover says without these, else refused
+)
+
+// Route says by which lines connections to the outside leave. The first that
+// matches decides; WANs that failover leaves out can be named.
+type Route struct {
+	Name     string
+	Pos      Pos
+	From     []Place // nil: anywhere, the gateway too; LANs, hosts, self, prefixes and groups of them
+	To       []Place // nil: anywhere outside; prefixes and groups of them, or all WANs, which is the same
+	Protocol []Protocol
+	Port     []PortRange
+	Way      Way
+	WANs     []string // what Way speaks of, in the order said; never empty, each once
 }
 
 // DNS is the resolver.

@@ -7,9 +7,8 @@ var language = &block{
 	name: "the file",
 	blocks: []*block{
 		gatewayBlock, wanBlock, failoverBlock, lanBlock,
-		groupBlock, ruleBlock("allow"), ruleBlock("block"), ruleBlock("reject"), forwardBlock,
+		groupBlock, ruleBlock("allow"), ruleBlock("block"), ruleBlock("reject"), forwardBlock, routeBlock,
 		dnsBlock, apiBlock,
-		laterBlock("route", []string{"from", "to", "protocol", "port", "prefer", "only", "never", "share"}),
 		laterBlock("time", []string{"server", "serve"}),
 		laterBlock("tunnel", []string{"on", "reach"}, ipsecBlock, wireguardBlock),
 		laterBlock("tuning", []string{"sysctl"}, laterBlock("interface", []string{"queues", "rings", "backlog", "offload", "irq_cpus", "rps_cpus"})),

@@ -86,6 +86,18 @@ func promises(t testing.TB, c *Config) {
 	for _, r := range c.Rules {
 		must(len(r.From)+len(r.To) > 0 && (len(r.Port) == 0 || len(r.Protocol) > 0), "rule %+v", r)
 	}
+	for _, r := range c.Routes {
+		must(r.Way != "" && len(r.WANs) > 0 && (len(r.Port) == 0 || len(r.Protocol) > 0), "route %+v", r)
+		for _, w := range r.WANs {
+			must(c.WAN(w) != nil, "route by %q", w)
+		}
+		for _, p := range c.Expand(r.From) {
+			must(p.Ref.Kind != KindWAN, "route from %v", p)
+		}
+		for _, p := range c.Expand(r.To) {
+			must(!p.IsRef() || p == Place{Ref: Ref{Kind: KindWAN}}, "route to %v", p)
+		}
+	}
 	for _, f := range c.Forwards {
 		must(len(f.Port) > 0 && len(f.Port) == len(f.ToPort) && len(f.Protocol) > 0, "forward %+v", f)
 		must((f.To4.IsValid() || f.To6.IsValid() || f.Token6.IsValid()) && c.LAN(f.LAN) != nil, "forward %+v leads nowhere", f)

@@ -136,6 +136,13 @@ func TestWholeFile(t *testing.T) {
 			Name: "game", Protocol: []Protocol{UDP}, Port: []PortRange{{3074, 3074}}, ToPort: []PortRange{{3074, 3074}},
 			To4: ip("10.0.10.77"), To6: ip("fd00::77"), LAN: "home", On: []string{"lte", "fiber", "link"}, Hairpin: true,
 		}},
+		Routes: []Route{
+			{Name: "calls", From: []Place{to(KindLAN, "home"), to(KindHost, "camera")}, Protocol: []Protocol{UDP, TCP}, Port: []PortRange{{5060, 5060}, {10000, 20000}},
+				Way: Prefer, WANs: []string{"lte", "fiber"}},
+			{Name: "work", From: []Place{to(KindGroup, "children"), to(KindHost, "nas"), to(KindSelf, ""), at("10.0.10.9/32")},
+				To: []Place{to(KindGroup, "friends"), at("198.51.100.0/24")}, Way: Only, WANs: []string{"fiber", "lte"}},
+			{Name: "cheap", From: []Place{to(KindLAN, "")}, To: []Place{to(KindWAN, "")}, Protocol: []Protocol{ICMP}, Way: Never, WANs: []string{"lte"}},
+		},
 		DNS: DNS{Engine: "forward", Upstream: []Server{
 			{Addr: netip.MustParseAddrPort("9.9.9.9:53")},
 			{Addr: netip.MustParseAddrPort("149.112.112.112:853"), TLS: true, Name: "dns.quad9.net"},

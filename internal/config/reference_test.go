@@ -123,6 +123,14 @@ func TestReferenceExamples(t *testing.T) {
 				}
 			}
 		}
+		if key == "only" || key == "never" { // in the place of prefer
+			for j := i; !strings.HasSuffix(try[j], "{"); j-- {
+				if strings.HasPrefix(strings.TrimSpace(try[j]), "prefer ") {
+					try[j] = ""
+				}
+			}
+			try = append(try, `wan "lte" { interface = "eth9" }`) // there has to be another
+		}
 		f := File{"reference.hcl", []byte(strings.Join(try, "\n"))}
 		if _, diags := Parse(f); diags.HasErrors() {
 			t.Errorf("line %d, %s:\n%s", i+1, m[2], diags.Format([]File{f}))

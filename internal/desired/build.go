@@ -214,7 +214,7 @@ func (b *build) indexes() map[string]uint8 {
 
 // house is what the rulesets are written from.
 func (b *build) house() ruleset.House {
-	h := ruleset.House{Config: b.cfg, ULA: b.ula}
+	h := ruleset.House{Config: b.cfg, ULA: b.ula, Use4: b.st.Use4, Use6: b.st.Use6}
 	for _, p := range []netip.Prefix{b.cfg.Gateway.Cable4, b.cfg.Cables6(b.ula)} {
 		if p.IsValid() {
 			h.Cable = append(h.Cable, p)
@@ -225,6 +225,9 @@ func (b *build) house() ruleset.House {
 	}
 	for _, w := range b.wans {
 		h.WANs = append(h.WANs, w.WAN)
+	}
+	for _, r := range b.cfg.Routes {
+		h.Routes = append(h.Routes, ruleset.RouteBy{V4: b.routeBy(r, false), V6: b.routeBy(r, true)})
 	}
 	return h
 }

@@ -15,6 +15,11 @@ type House struct {
 	LANs   []LAN          // in file order
 	Cable  []netip.Prefix // the cables' networks
 	ULA    netip.Prefix   // the house's /48; invalid while it has none
+
+	Use4, Use6 string // the WANs that failover uses; "" is none
+
+	// Routes are the lines that the file's routes lead to now, in file order.
+	Routes []RouteBy
 }
 
 // WAN is a line as the rulesets see it. Addresses of a family that the house
@@ -41,6 +46,13 @@ type LAN struct {
 	Link  string         // the link that carries it in main
 	Addr  []netip.Prefix // the gateway's addresses there, with their networks
 	Reach []config.Place
+}
+
+func (h House) use(f family) string {
+	if f == v4 {
+		return h.Use4
+	}
+	return h.Use6
 }
 
 func (w WAN) near(f family) netip.Addr {

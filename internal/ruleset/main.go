@@ -25,6 +25,7 @@ func Main(h House) Table {
 	m.through()
 	m.here()
 	m.leave()
+	m.routes()
 	m.zones()
 	return m.table.table()
 }

@@ -20,6 +20,10 @@ const (
 	// The kernel's own word for it, ct status dnat, is missing where the
 	// destination stays the same: a line can have the address of a host inside.
 	MarkClaimed = 0x400
+
+	// MarkHeld, in a conntrack mark only, says that a route lets the flow leave by
+	// its own line and by no other (only, never).
+	MarkHeld = 0x800
 )
 
 // Table is the table inet weir of a namespace.

@@ -149,6 +149,26 @@ forward "game" {
   to       = ["10.0.10.77", "fd00::77"]
 }
 
+route "calls" {
+  from     = [lan.home, host.camera]
+  protocol = ["udp", "tcp"]
+  port     = [5060, "10000-20000"]
+  prefer   = [wan.lte, wan.fiber]
+}
+
+route "work" {
+  from = [group.children, host.nas, self, "10.0.10.9"]
+  to   = [group.friends, "198.51.100.0/24"]
+  only = [wan.fiber, wan.lte]
+}
+
+route "cheap" {
+  from     = lan
+  to       = wan
+  protocol = "icmp"
+  never    = wan.lte
+}
+
 dns {
   engine   = "forward"
   upstream = ["9.9.9.9", "tls://149.112.112.112#dns.quad9.net", "[2620:fe::fe]:5353"]
