@@ -3,7 +3,6 @@ package failover
 import (
 	"encoding/json"
 	"math/rand/v2"
-	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -237,8 +236,8 @@ func TestFullBufferMovesNothing(t *testing.T) {
 func TestDeadTargetFellsNothing(t *testing.T) {
 	w := newWorld(twoWANs(), 1).up()
 	w.at(10*sec, func() {
-		w.paths[fiber].dead = map[netip.Addr]bool{targets[0]: true}
-		w.paths[fiber].limit, w.paths[fiber].limited = 3*sec, map[netip.Addr]time.Time{targets[1]: {}}
+		w.paths[fiber].dead = map[Target]bool{targets[0]: true}
+		w.paths[fiber].limit, w.paths[fiber].limited = 3*sec, map[Target]time.Time{targets[1]: {}}
 	})
 	w.run(60 * sec)
 	w.mustNotMove(t, 0)
@@ -267,7 +266,7 @@ func TestDeadTargetFellsNothing(t *testing.T) {
 // A dead target does not keep the preferred line from coming back.
 func TestDeadTargetDoesNotHinderReturn(t *testing.T) {
 	w := newWorld(twoWANs(), 1).up()
-	w.paths[fiber].dead = map[netip.Addr]bool{targets[1]: true}
+	w.paths[fiber].dead = map[Target]bool{targets[1]: true}
 	w.cut(10*sec, 20*sec, fiber)
 	w.run(75 * sec)
 	w.mustUse(t, "fiber")

@@ -65,7 +65,7 @@ func (m *Machine) alarm(now time.Time, current *line, order []*line) {
 		return
 	}
 	since, ok := current.silentSince()
-	if !ok || now.Sub(since) < current.rtt.settle(m.base(), m.cfg.Timeout)/2 {
+	if !ok || now.Sub(since) < current.rtt.settle(current.base(), m.cfg.Timeout)/2 {
 		return
 	}
 	current.alarmed = true

@@ -2,7 +2,6 @@ package failover
 
 import (
 	"fmt"
-	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -41,7 +40,7 @@ type asked struct {
 }
 
 type target struct {
-	addr   netip.Addr
+	Target
 	missed int // in a row, while others answered
 	last   time.Time
 	trial  time.Time // when it was tried last since it is deaf
@@ -69,6 +68,7 @@ func (c carrier) lost() bool { return c.known && !c.up }
 type line struct {
 	id      LineID
 	metered bool
+	every   time.Duration // between two probes while it is in use
 	inUse   bool
 
 	facts   facts
@@ -283,7 +283,7 @@ func (l *line) expire(m *Machine, now time.Time) {
 			l.suspect(m, now, l.unanswered())
 		}
 	case Untried, Suspect:
-		if silence >= l.rtt.settle(m.base(), m.cfg.Timeout) && l.judged(now) {
+		if silence >= l.rtt.settle(l.base(), m.cfg.Timeout) && l.judged(now) {
 			l.fall(m, now, Down, fmt.Sprintf("%s for %v", l.unanswered(), silence.Round(10*time.Millisecond)))
 		}
 	}
@@ -318,7 +318,7 @@ func (l *line) unanswered() string {
 	var from []string
 	for _, t := range l.targets {
 		if slices.ContainsFunc(l.waiting, func(p *asked) bool { return p.target == t }) {
-			from = append(from, t.addr.String())
+			from = append(from, t.String())
 		}
 	}
 	s := fmt.Sprintf("no answer from %s", strings.Join(from, ", "))

@@ -1,7 +1,7 @@
 package failover
 
 import (
-	"net/netip"
+	"cmp"
 	"slices"
 	"time"
 )
@@ -26,20 +26,43 @@ type Config struct {
 
 	Timeout time.Duration // 0: from measured round trips
 
-	Target4, Target6 []netip.Addr
+	Degraded Thresholds
+
+	Target4, Target6 []Target
+}
+
+// Thresholds say from when on a line that works is degraded. A zero is no threshold.
+type Thresholds struct {
+	Loss    float64 // percent of the probes
+	Latency time.Duration
 }
 
 // WAN is a WAN of the file.
 type WAN struct {
 	Name    string
 	Metered bool
+
+	Target4, Target6 []Target      // nil: the Config's
+	Every            time.Duration // 0: the Config's
 }
 
-// Probe is an order to send one echo request.
+// Counts are readings of a line's counters, which only grow; one that is smaller
+// than the last was set back, and nothing is known of the time between.
+type Counts struct {
+	// Packets is what came back, of flows that went out by the line.
+	Packets uint64
+
+	// Answers is what of it answers something new: the first reply of a flow, a
+	// DNS response, an echo reply. A peer that only repeats what it said, because
+	// it hears nothing from us, does not make it grow.
+	Answers uint64
+}
+
+// Probe is an order to ask a target once.
 type Probe struct {
 	ID     uint64 // never used twice by one Machine; Sent, Reply and Error name it
 	Line   LineID
-	Target netip.Addr
+	Target Target
 }
 
 // Change is a verdict or a choice that is not what it was.
@@ -58,6 +81,7 @@ type Change struct {
 // Output is what Tick wants done.
 type Output struct {
 	Probes  []Probe   // send these now, in this order
+	Count   []LineID  // read these lines' counters now, and tell Traffic
 	Next    time.Time // call Tick again at this time, if nothing happens before; zero: no need
 	Changes []Change  // in the order in which they came about
 }
@@ -70,6 +94,8 @@ type Machine struct {
 	start time.Time
 	lines []*line // WANs in the file's order, IPv4 before IPv6
 	use   map[Family]*choice
+
+	person string // the WAN that a person chose; "" is none
 
 	lastID  uint64
 	asked   map[uint64]*asked
@@ -118,11 +144,15 @@ func (m *Machine) Configure(now time.Time, cfg Config) {
 				l = &line{id: id, verdict: Absent, since: now, why: "no address", fresh: true, next: now}
 			}
 			l.metered = w.Metered
-			addrs := cfg.Target4
+			own, all := w.Target4, cfg.Target4
 			if f == IPv6 {
-				addrs = cfg.Target6
+				own, all = w.Target6, cfg.Target6
 			}
-			l.setTargets(addrs)
+			if own == nil {
+				own = all
+			}
+			l.every = cmp.Or(w.Every, cfg.Every)
+			l.setTargets(own)
 			m.lines = append(m.lines, l)
 		}
 	}
@@ -135,14 +165,14 @@ func (m *Machine) Configure(now time.Time, cfg Config) {
 
 // setTargets keeps the record of targets that stay, and forgets what waits for
 // those that are gone.
-func (l *line) setTargets(addrs []netip.Addr) {
+func (l *line) setTargets(targets []Target) {
 	var ts []*target
-	for _, a := range addrs {
-		i := slices.IndexFunc(l.targets, func(t *target) bool { return t.addr == a })
+	for _, a := range targets {
+		i := slices.IndexFunc(l.targets, func(t *target) bool { return t.Target == a })
 		if i >= 0 {
 			ts = append(ts, l.targets[i])
 		} else {
-			ts = append(ts, &target{addr: a})
+			ts = append(ts, &target{Target: a})
 		}
 	}
 	l.targets, l.turn = ts, 0
@@ -328,7 +358,15 @@ func (m *Machine) Tick(now time.Time) Output {
 	return out
 }
 
+// Traffic tells what a line's counters show. Output.Count asks for it; a reading
+// that nobody asked for is as good.
+func (m *Machine) Traffic(now time.Time, id LineID, c Counts) {}
+
+// Use takes a person's choice: the WAN to use while it works; "" leaves it to the
+// machine.
+func (m *Machine) Use(now time.Time, wan string) { m.person = wan }
+
 // base is the silence that fells a line with short round trips.
-func (m *Machine) base() time.Duration {
-	return min(max(900*time.Millisecond-m.cfg.Every, 450*time.Millisecond), 650*time.Millisecond)
+func (l *line) base() time.Duration {
+	return min(max(900*time.Millisecond-l.every, 450*time.Millisecond), 650*time.Millisecond)
 }

@@ -4,7 +4,7 @@ import "time"
 
 // interval is the time between two regular probes of a line.
 func (m *Machine) interval(l *line) time.Duration {
-	every := m.cfg.Every
+	every := l.every
 	seldom := min(8*every, max(reserve, every))
 	switch {
 	case l.verdict == Untried:
@@ -20,7 +20,7 @@ func (m *Machine) interval(l *line) time.Duration {
 // burstGap is the time between two probes of a burst: about burstProbes of them
 // between the time-out that sets it off and the verdict.
 func (m *Machine) burstGap(l *line) time.Duration {
-	return max(burstGap, (l.rtt.settle(m.base(), m.cfg.Timeout)-l.rtt.timeout(m.cfg.Timeout))/burstProbes)
+	return max(burstGap, (l.rtt.settle(l.base(), m.cfg.Timeout)-l.rtt.timeout(m.cfg.Timeout))/burstProbes)
 }
 
 // early is by how much a probe may go before its time, if the machine is called
@@ -51,7 +51,7 @@ func (l *line) schedule(m *Machine, now time.Time) []Probe {
 		m.lastID++
 		p := &asked{id: m.lastID, line: l, target: t, ordered: now, regular: regular, trial: trial}
 		m.asked[p.id] = p
-		out = append(out, Probe{ID: p.id, Line: l.id, Target: t.addr})
+		out = append(out, Probe{ID: p.id, Line: l.id, Target: t.Target})
 	}
 	if l.verdict == Suspect {
 		if now.Before(l.burst) {
@@ -144,7 +144,7 @@ func (l *line) wake(m *Machine, now time.Time) time.Time {
 	if !ok {
 		return at
 	}
-	settle := l.rtt.settle(m.base(), m.cfg.Timeout)
+	settle := l.rtt.settle(l.base(), m.cfg.Timeout)
 	switch l.verdict {
 	case Up, Returning:
 		judge(since.Add(l.rtt.timeout(m.cfg.Timeout)))

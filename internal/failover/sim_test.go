@@ -10,16 +10,18 @@ import (
 
 var (
 	epoch   = time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)
-	targets = []netip.Addr{netip.MustParseAddr("1.1.1.1"), netip.MustParseAddr("8.8.8.8"), netip.MustParseAddr("9.9.9.9")}
+	targets = []Target{echo("1.1.1.1"), echo("8.8.8.8"), echo("9.9.9.9")}
 	fiber   = LineID{"fiber", IPv4}
 	lte     = LineID{"lte", IPv4}
 )
+
+func echo(addr string) Target { return Target{Kind: Echo, Addr: netip.MustParseAddr(addr)} }
 
 func twoWANs() Config {
 	return Config{
 		WANs: []WAN{{Name: "fiber"}, {Name: "lte"}}, Prefer: []string{"fiber", "lte"},
 		HoldDown: 30 * time.Second, Every: 250 * time.Millisecond,
-		Target4: targets, Target6: []netip.Addr{netip.MustParseAddr("2001:db8::1")},
+		Target4: targets, Target6: []Target{echo("2001:db8::1")},
 	}
 }
 
@@ -28,9 +30,9 @@ type path struct {
 	loss    float64 // of round trips
 	rtt     func(r *rand.Rand, at time.Time) time.Duration
 	cut     bool
-	dead    map[netip.Addr]bool
+	dead    map[Target]bool
 	limit   time.Duration // the limited targets answer once in this time
-	limited map[netip.Addr]time.Time
+	limited map[Target]time.Time
 	refuse  string // routers answer with this ICMP error
 }
 

@@ -1,15 +1,13 @@
 package failover
 
-import (
-	"net/netip"
-	"time"
-)
+import "time"
 
 // Status is the machine's whole judgement, for people and for the state that
 // desired.Build reads.
 type Status struct {
 	Lines      []Line `json:"lines"` // WANs in the file's order, IPv4 before IPv6
 	Use4, Use6 Choice
+	Person     string `json:"person,omitempty"` // the WAN that a person chose; "" is none
 }
 
 // Choice is the line in use of a family.
@@ -41,14 +39,25 @@ type Line struct {
 	Deviation time.Duration `json:"deviation_ns"` // mean deviation of it (RTTVAR)
 	LastReply time.Time     `json:"last_reply"`   // zero: none yet
 
-	GoodAt time.Time `json:"good_at"` // while Returning: when the hold-down ends if all goes well; else zero
+	// Latency is that of the last probes that went by the clock, their median:
+	// what the verdict goes by. 0: not measured yet.
+	Latency time.Duration `json:"latency_ns"`
 
-	Deaf []netip.Addr `json:"deaf,omitempty"` // targets that do not answer while others do
+	// HoldDown is the unbroken good time that the line owes until it is preferred
+	// again, 0 if none; GoodAt is when it will have served it, if all goes well,
+	// zero while it is not good. NextHoldDown is what it would owe if it failed
+	// now, and Relapses how often it failed of late.
+	HoldDown     time.Duration `json:"hold_down_ns"`
+	GoodAt       time.Time     `json:"good_at"`
+	NextHoldDown time.Duration `json:"next_hold_down_ns"`
+	Relapses     int           `json:"relapses"`
+
+	Deaf []Target `json:"deaf,omitempty"` // targets that do not answer while others do
 }
 
 // Status tells what the machine holds true after the last Tick.
 func (m *Machine) Status() Status {
-	s := Status{Use4: m.choice(IPv4), Use6: m.choice(IPv6)}
+	s := Status{Use4: m.choice(IPv4), Use6: m.choice(IPv6), Person: m.person}
 	for _, l := range m.lines {
 		v := Line{
 			LineID: l.id, Verdict: l.verdict, Since: l.since, Why: l.why,
@@ -69,7 +78,7 @@ func (m *Machine) Status() Status {
 		}
 		for _, t := range l.targets {
 			if t.deaf() {
-				v.Deaf = append(v.Deaf, t.addr)
+				v.Deaf = append(v.Deaf, t.Target)
 			}
 		}
 		s.Lines = append(s.Lines, v)

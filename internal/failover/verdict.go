@@ -13,12 +13,13 @@ const (
 	Absent            // no address or no default route: there is no line to judge
 	Untried           // never judged yet: it has an address, and the first probes are under way
 	Up                // answers
+	Degraded          // works, but loses or delays more than the thresholds
 	Suspect           // did not answer a probe in time; a burst is under way
 	Down              // silent, or without carrier
 	Returning         // answers again, but not yet for the hold-down
 )
 
-var verdictName = [...]string{Absent: "absent", Untried: "untried", Up: "up", Suspect: "suspect", Down: "down", Returning: "returning"}
+var verdictName = [...]string{Absent: "absent", Untried: "untried", Up: "up", Degraded: "degraded", Suspect: "suspect", Down: "down", Returning: "returning"}
 
 func (v Verdict) String() string {
 	if v == 0 || int(v) >= len(verdictName) {
@@ -48,7 +49,7 @@ func (v *Verdict) UnmarshalText(b []byte) error {
 
 // Works says that a line can carry connections as far as is known.
 func (v Verdict) Works() bool {
-	return v == Up || v == Suspect || v == Returning || v == Untried
+	return v == Up || v == Degraded || v == Suspect || v == Returning || v == Untried
 }
 
 // Family is an address family. The zero value is invalid.

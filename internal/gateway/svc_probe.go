@@ -138,7 +138,7 @@ func (d *daemon) sendProbes() {
 	}
 	orders := make([]probe.Order, len(d.probes))
 	for i, o := range d.probes {
-		orders[i] = probe.Order{ID: o.ID, WAN: o.Line.WAN, Target: o.Target}
+		orders[i] = probe.Order{ID: o.ID, WAN: o.Line.WAN, Target: o.Target.Addr}
 	}
 	d.probes = d.probes[:0]
 	if d.prober == nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"maps"
+	"net/netip"
 	"reflect"
 	"slices"
 	"time"
@@ -22,13 +23,21 @@ func failoverConfig(c *config.Config) failover.Config {
 		HoldDown: c.Failover.HoldDown,
 		Every:    c.Failover.Probe.Every,
 		Timeout:  c.Failover.Probe.Timeout,
-		Target4:  c.Failover.Probe.Target4,
-		Target6:  c.Failover.Probe.Target6,
+		Target4:  echoes(c.Failover.Probe.Target4),
+		Target6:  echoes(c.Failover.Probe.Target6),
 	}
 	for _, w := range c.WANs {
 		f.WANs = append(f.WANs, failover.WAN{Name: w.Name, Metered: w.Metered})
 	}
 	return f
+}
+
+func echoes(addrs []netip.Addr) []failover.Target {
+	var out []failover.Target
+	for _, a := range addrs {
+		out = append(out, failover.Target{Kind: failover.Echo, Addr: a})
+	}
+	return out
 }
 
 // adoption is what a kernel that was left forwarding has in force: the line that

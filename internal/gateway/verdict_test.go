@@ -29,7 +29,7 @@ failover {
 	want := failover.Config{
 		WANs:   []failover.WAN{{Name: "fiber"}, {Name: "lte"}},
 		Prefer: []string{"lte", "fiber"}, HoldDown: 7 * time.Second, Every: 300 * time.Millisecond,
-		Target4: []netip.Addr{netip.MustParseAddr("192.0.2.1")}, Target6: []netip.Addr{netip.MustParseAddr("2001:db8::1")},
+		Target4: echoes([]netip.Addr{netip.MustParseAddr("192.0.2.1")}), Target6: echoes([]netip.Addr{netip.MustParseAddr("2001:db8::1")}),
 	}
 	if d := cmp.Diff(want, failoverConfig(c), addrs); d != "" {
 		t.Error(d)
