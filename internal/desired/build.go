@@ -224,10 +224,9 @@ func (b *build) house() ruleset.House {
 		h.LANs = append(h.LANs, ruleset.LAN{Name: l.cfg.Name, Link: l.link, Addr: l.addr, Reach: l.cfg.Reach})
 	}
 	for _, w := range b.wans {
+		w.Takes4 = w.Far4.IsValid() && b.takes(w.Name, w.v4, b.st.Use4)
+		w.Takes6 = w.Far6.IsValid() && b.takes(w.Name, w.v6, b.st.Use6)
 		h.WANs = append(h.WANs, w.WAN)
-	}
-	for _, r := range b.cfg.Routes {
-		h.Routes = append(h.Routes, ruleset.RouteBy{V4: b.routeBy(r, false), V6: b.routeBy(r, true)})
 	}
 	return h
 }

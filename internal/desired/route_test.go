@@ -8,8 +8,8 @@ import (
 	"weir/internal/state"
 )
 
-// TestRouteBy holds which line each kind of route leads to, whatever works.
-func TestRouteBy(t *testing.T) {
+// TestRoutesLead holds which line each kind of route leads to, whatever works.
+func TestRoutesLead(t *testing.T) {
 	file := config.File{Name: "gateway.hcl", Src: []byte(`
 wan "a" { interface = "eth1" }
 wan "b" { interface = "eth2" }
@@ -64,13 +64,14 @@ route "never" {
 		}
 		b := &build{cfg: cfg, st: st, ula: netip.MustParsePrefix("fd57:e1:a::/48")}
 		b.wans = b.makeWANs()
+		h := b.house()
 		for i, want := range []string{c.prefer, c.only, c.never} {
 			for j, v6 := range []bool{false, true} {
 				w := long(string(want[j]))
 				if w == "-" {
 					w = ""
 				}
-				if got := b.routeBy(cfg.Routes[i], v6); got != w {
+				if got := h.By(cfg.Routes[i], v6); got != w {
 					t.Errorf("%s: %s, IPv6 %v: %q, want %q", c.name, cfg.Routes[i].Name, v6, got, w)
 				}
 			}

@@ -17,9 +17,6 @@ type House struct {
 	ULA    netip.Prefix   // the house's /48; invalid while it has none
 
 	Use4, Use6 string // the WANs that failover uses; "" is none
-
-	// Routes are the lines that the file's routes lead to now, in file order.
-	Routes []RouteBy
 }
 
 // WAN is a line as the rulesets see it. Addresses of a family that the house
@@ -35,6 +32,7 @@ type WAN struct {
 	// for translation first.
 	Own []netip.Prefix
 
+	Takes4, Takes6         bool // new connections may use the line now
 	Translate4, Translate6 bool
 	DHCP4                  bool         // gets its address by DHCPv4
 	Resolver               []netip.Addr // the line's own DNS servers
@@ -55,6 +53,16 @@ func (h House) use(f family) string {
 	return h.Use6
 }
 
+// wan returns the line of that name, or nil.
+func (h House) wan(name string) *WAN {
+	for i := range h.WANs {
+		if h.WANs[i].Name == name {
+			return &h.WANs[i]
+		}
+	}
+	return nil
+}
+
 func (w WAN) near(f family) netip.Addr {
 	if f == v4 {
 		return w.Near4
@@ -67,6 +75,13 @@ func (w WAN) far(f family) netip.Addr {
 		return w.Far4
 	}
 	return w.Far6
+}
+
+func (w WAN) takes(f family) bool {
+	if f == v4 {
+		return w.Takes4
+	}
+	return w.Takes6
 }
 
 func (w WAN) translates(f family) bool {

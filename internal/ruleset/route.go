@@ -9,15 +9,28 @@ import (
 	"weir/internal/config"
 )
 
-// RouteBy is where a route of the file leads to now: the name of a WAN in each
-// family, "" for none.
-type RouteBy struct{ V4, V6 string }
-
-func (r RouteBy) of(f family) string {
-	if f == v4 {
-		return r.V4
+// By names the WAN by which connections that a route matches leave now, in a
+// family; "" is none of those it may: an only or never is refused then, a
+// prefer leaves as failover says.
+func (h House) By(r config.Route, ipv6 bool) string {
+	if ipv6 {
+		return h.by(r, v6)
 	}
-	return r.V6
+	return h.by(r, v4)
+}
+
+func (h House) by(r config.Route, f family) string {
+	allowed := r.WANs
+	if r.Way == config.Never {
+		// What failover uses is not second-guessed where the route may follow it.
+		allowed = slices.DeleteFunc(append([]string{h.use(f)}, h.Config.Failover.Prefer...), func(w string) bool { return slices.Contains(r.WANs, w) })
+	}
+	for _, name := range allowed {
+		if w := h.wan(name); w != nil && w.takes(f) {
+			return name
+		}
+	}
+	return ""
 }
 
 // routes chooses the line of a new flow by the first route that matches it, and
@@ -39,7 +52,7 @@ func (m *mainTable) routes() {
 	var self []string // chains of the routes that are about the gateway too
 	list := m.chain("routes", "")
 	listSelf := &chain{name: "routes_self"}
-	for i, r := range m.Config.Routes {
+	for _, r := range m.Config.Routes {
 		name := "route." + r.Name
 		for n, p := range pairs(m.routeSources(r.From), m.routeDestinations(r.To)) {
 			list.add(name+nth(n), p.text, protocols(r.Protocol, r.Port), "goto "+name)
@@ -48,7 +61,7 @@ func (m *mainTable) routes() {
 			self = append(self, name)
 			listSelf.add(name+".self"+nth(n), p.text, protocols(r.Protocol, r.Port), "goto "+name)
 		}
-		m.route(name, r, m.Routes[i])
+		m.route(name, r)
 		held = held || r.Way != config.Prefer
 	}
 	for _, w := range m.WANs {
@@ -96,10 +109,10 @@ func (m *mainTable) routes() {
 
 // route writes what becomes of the flows that a route matches. Where it leads
 // to is state, and so an element of a map.
-func (m *mainTable) route(name string, r config.Route, by RouteBy) {
+func (m *mainTable) route(name string, r config.Route) {
 	var elements []string
 	for _, f := range families() {
-		if to := by.of(f); to != "" {
+		if to := m.by(r, f); to != "" {
 			elements = append(elements, fmt.Sprintf("ipv%s : goto by.%s", f.digit, to))
 		}
 	}
