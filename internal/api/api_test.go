@@ -55,6 +55,9 @@ func (f *fake) Changed() <-chan struct{} {
 func (f *fake) Leases(context.Context) ([]Lease, error) {
 	return []Lease{{LAN: "home", Address: "10.0.0.5"}}, nil
 }
+func (f *fake) Why(_ context.Context, from, to, protocol string) (Why, error) {
+	return Why{From: from, To: to, Protocol: protocol, Ways: []Way{}}, nil
+}
 func (f *fake) InForce(context.Context) ([]Source, error)          { return []Source{{"a.hcl", "x"}}, nil }
 func (f *fake) Plan(_ context.Context, c Change) (Outcome, error)  { return f.ask("plan " + c.From) }
 func (f *fake) Apply(_ context.Context, c Change) (Outcome, error) { return f.ask("apply " + c.From) }
@@ -87,6 +90,9 @@ func TestEachQuestionReachesTheDaemonAndItsAnswerComesBack(t *testing.T) {
 	}
 	if l, err := c.Leases(ctx); err != nil || len(l) != 1 || l[0].Address != "10.0.0.5" {
 		t.Errorf("leases: %+v, %v", l, err)
+	}
+	if w, err := c.Why(ctx, "host.a&b", "[2001:db8::1]:443", "udp"); err != nil || w.From != "host.a&b" || w.To != "[2001:db8::1]:443" || w.Protocol != "udp" {
+		t.Errorf("why: %+v, %v", w, err)
 	}
 	if s, err := c.InForce(ctx); err != nil || len(s) != 1 || s[0].Text != "x" {
 		t.Errorf("file: %+v, %v", s, err)

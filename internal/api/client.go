@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"net"
 	"net/http"
+	"net/url"
 	"syscall"
 )
 
@@ -46,6 +47,11 @@ func (c *Client) WatchStatus(ctx context.Context, each func(Status) error) error
 // Leases asks for the leases of the LANs' clients.
 func (c *Client) Leases(ctx context.Context) ([]Lease, error) {
 	return get[[]Lease](ctx, c, "/v1/leases")
+}
+
+// Why asks what becomes of a connection; protocol may be empty.
+func (c *Client) Why(ctx context.Context, from, to, protocol string) (Why, error) {
+	return get[Why](ctx, c, "/v1/why?"+url.Values{"from": {from}, "to": {to}, "protocol": {protocol}}.Encode())
 }
 
 // InForce asks for the text of the files in force.

@@ -19,6 +19,8 @@ type Daemon interface {
 	// Changed returns a channel that is closed when Status has something new.
 	Changed() <-chan struct{}
 	Leases(context.Context) ([]Lease, error)
+	// Why explains a connection from one end to another, in people's words.
+	Why(ctx context.Context, from, to, protocol string) (Why, error)
 	Plan(context.Context, Change) (Outcome, error)
 	Apply(context.Context, Change) (Outcome, error)
 	// Rollback puts the file in force that was before; change has no files.
@@ -52,6 +54,12 @@ func Handler(d Daemon) http.Handler {
 		answer(d.Status)(w, r)
 	})
 	mux.HandleFunc("GET /v1/leases", answer(d.Leases))
+	mux.HandleFunc("GET /v1/why", func(w http.ResponseWriter, r *http.Request) {
+		q := r.URL.Query()
+		answer(func(ctx context.Context) (Why, error) {
+			return d.Why(ctx, q.Get("from"), q.Get("to"), q.Get("protocol"))
+		})(w, r)
+	})
 	mux.HandleFunc("GET /v1/file", answer(d.InForce))
 	mux.HandleFunc("POST /v1/plan", change(d.Plan, true))
 	mux.HandleFunc("POST /v1/apply", change(d.Apply, true))

@@ -143,6 +143,36 @@ type Lease struct {
 	Expires time.Time `json:"expires_at,omitzero"` // left out: never
 }
 
+// Why is what becomes of a connection that somebody would open now: GET
+// /v1/why?from=SRC&to=DST[:PORT]&protocol=tcp.
+type Why struct {
+	From     string `json:"from"`
+	To       string `json:"to"`
+	Protocol string `json:"protocol"` // "tcp", "udp" or "icmp"
+	Port     uint16 `json:"port,omitempty"`
+	Ways     []Way  `json:"ways"` // one for each family that it can have
+}
+
+// Way is what becomes of it in one family.
+type Way struct {
+	Family      int    `json:"family"`          // 4 or 6
+	Verdict     string `json:"verdict"`         // "leaves", "delivered", "reached", "refused" or "dropped"
+	By          string `json:"by"`              // what decided: "allow.print", "lan.home.reach", "forward.web", "route.work", "wan.fiber.closed"
+	WAN         string `json:"wan,omitempty"`   // the line it leaves or comes by
+	LAN         string `json:"lan,omitempty"`   // where it is delivered
+	Route       string `json:"route,omitempty"` // the route of the file that matches
+	Source      string `json:"source,omitempty"`
+	Destination string `json:"destination,omitempty"` // both as the far end sees them, where translation changes them
+	Steps       []Step `json:"steps"`                 // what bears on it, in order
+}
+
+// Step is one thing that bears on a connection.
+type Step struct {
+	What string `json:"what"`         // "source", "forward", "rule", "reach", "route", "line", "translation", "note"
+	Text string `json:"text"`         // for people
+	At   string `json:"at,omitempty"` // where the file says so: "gateway.hcl:14"
+}
+
 // Source is a file's text as it goes to the daemon.
 type Source struct {
 	Name string `json:"name"` // as messages shall name it

@@ -136,7 +136,7 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 		c.GroupID = "gateway"
 		root.AddCommand(c)
 	}
-	for _, c := range []*cobra.Command{statusCmd(), leasesCmd(), logCmd()} {
+	for _, c := range []*cobra.Command{statusCmd(), whyCmd(), leasesCmd(), logCmd()} {
 		c.GroupID = "look"
 		root.AddCommand(c)
 	}

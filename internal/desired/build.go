@@ -14,12 +14,7 @@ import (
 // Build works out what the kernel should hold for a file and what is known of
 // the world. The same arguments give the same result, in the same order.
 func Build(c *config.Config, s state.State) Desired {
-	b := &build{cfg: c, st: s, ula: c.Gateway.ULA}
-	if !b.ula.IsValid() {
-		b.ula = s.ULA
-	}
-	b.lans = b.makeLANs()
-	b.wans = b.makeWANs()
+	b := begin(c, s)
 	b.overlaps()
 	h := b.house()
 	d := Desired{Namespaces: []Namespace{b.main(h)}}
@@ -28,6 +23,20 @@ func Build(c *config.Config, s state.State) Desired {
 	}
 	d.Notes = b.notes
 	return d
+}
+
+// House is what Build writes main's ruleset from: it can say what becomes of a
+// flow (ruleset.House.Explain).
+func House(c *config.Config, s state.State) ruleset.House { return begin(c, s).house() }
+
+func begin(c *config.Config, s state.State) *build {
+	b := &build{cfg: c, st: s, ula: c.Gateway.ULA}
+	if !b.ula.IsValid() {
+		b.ula = s.ULA
+	}
+	b.lans = b.makeLANs()
+	b.wans = b.makeWANs()
+	return b
 }
 
 // build is what one Build works with.

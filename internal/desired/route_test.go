@@ -62,9 +62,8 @@ route "never" {
 		for _, n := range c.up {
 			st.WANs[long(string(n))] = state.WAN{V4: state.Line{Up: true}, V6: state.Line{Up: n != 'c'}}
 		}
-		b := &build{cfg: cfg, st: st, ula: netip.MustParsePrefix("fd57:e1:a::/48")}
-		b.wans = b.makeWANs()
-		h := b.house()
+		st.ULA = netip.MustParsePrefix("fd57:e1:a::/48")
+		h := House(cfg, st)
 		for i, want := range []string{c.prefer, c.only, c.never} {
 			for j, v6 := range []bool{false, true} {
 				w := long(string(want[j]))

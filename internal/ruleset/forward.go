@@ -65,11 +65,11 @@ func (m *mainTable) forward(asked, hairpin *chain, fwd config.Forward) {
 }
 
 // target is where a forward leads in a family; invalid: it doesn't exist there.
-func (m *mainTable) target(fwd config.Forward, f family) netip.Addr {
+func (h House) target(fwd config.Forward, f family) netip.Addr {
 	if f == v4 {
 		return fwd.To4
 	}
-	return m.Config.ForwardTo6(&fwd, m.ULA)
+	return h.Config.ForwardTo6(&fwd, h.ULA)
 }
 
 // opening is the part of a forward that one rule can say.
