@@ -2,6 +2,7 @@ package lab
 
 import (
 	"fmt"
+	"hash/fnv"
 	"net/netip"
 	"sync"
 	"time"
@@ -31,6 +32,9 @@ type Line struct {
 	Router6   netip.Addr
 
 	TAP bool // the port is a TAP, whose carrier is lost like a real port's; untagged only
+	// Shaped puts a Link between the gateway and the ISP's router (that of the TAP,
+	// if there is one), whose figures Shape sets. It is a plain cable at first.
+	Shaped bool
 }
 
 // ISP is an ISP's router, isp-NAME, and the internet behind it, inet-NAME.
@@ -40,7 +44,7 @@ type ISP struct {
 	Wire         *Wire // all that the gateway sends on the line
 
 	lab      *Lab
-	tap      *tapCable // nil: a veth
+	link     *Link // nil: a veth
 	dhcp     *dhcpServer
 	ra       *advertiser
 	mu       sync.Mutex
@@ -102,7 +106,7 @@ func (i *ISP) plugIn() error {
 	cust := Plug{Host: i.Router, Dev: "cust0"}
 	if i.TAP {
 		var err error
-		i.tap, err = i.lab.tapCable(Plug{Host: i.lab.Gateway(), Dev: i.Port}, cust)
+		i.link, err = i.lab.Link(Plug{Host: i.lab.Gateway(), Dev: i.Port}, cust, Shape{}, Shape{}, i.seed())
 		return err
 	}
 	// The modem: a switch whose port can lose power while the router behind it
@@ -111,7 +115,35 @@ func (i *ISP) plugIn() error {
 	if err != nil {
 		return err
 	}
-	return first(sw.Serve(i.Port, i.VLAN), sw.Plug(cust))
+	if err := sw.Serve(i.Port, i.VLAN); err != nil || !i.Shaped {
+		return first(err, sw.Plug(cust))
+	}
+	i.link, err = sw.link(cust, i.seed())
+	return err
+}
+
+// seed is of the line's chances: those of a line of this name are always the same.
+func (i *ISP) seed() uint64 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(i.Name))
+	return h.Sum64()
+}
+
+// Shape changes what the line does to what the customer sends (up) and is sent
+// (down), from now on.
+func (i *ISP) Shape(up, down Shape) error {
+	if i.link == nil {
+		return fmt.Errorf("isp-%s: its line is a plain cable, and has no figures", i.Name)
+	}
+	return i.link.Shape(up, down)
+}
+
+// Counts tells what a shaped line has done so far. It is zero of a plain cable.
+func (i *ISP) Counts() (up, down Count) {
+	if i.link == nil {
+		return up, down
+	}
+	return i.link.Counts()
 }
 
 // count numbers what needs a short name.
@@ -260,8 +292,8 @@ func (i *ISP) Dark(on bool) error {
 
 // Carrier takes the carrier from the gateway's port, or gives it back.
 func (i *ISP) Carrier(on bool) error {
-	if i.tap != nil {
-		return i.tap.carrier(on)
+	if i.TAP {
+		return i.link.Carrier(on)
 	}
 	return i.lab.Unplug(i.Port, !on)
 }

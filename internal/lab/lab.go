@@ -18,6 +18,9 @@
 // under /run/netns, where `ip netns exec` finds them. None has a link to the
 // network of the machine outside.
 //
+// A line can be a Link: two TAPs with delay, jitter, loss, rate and a queue
+// between them, each direction by itself, in place of what netem would do.
+//
 // What a lab says of a gateway is taken from packets: what a client got, what an
 // ISP's router saw on the wire, whom an internet host heard.
 package lab

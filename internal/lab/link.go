@@ -113,6 +113,22 @@ func (s *Switch) Plug(p Plug) error {
 	return s.take(h, port)
 }
 
+// link joins a machine's new link to the switch by a Link, a plain cable at first.
+// There is from the switch.
+func (s *Switch) link(p Plug, seed uint64) (*Link, error) {
+	h, err := s.lab.switches()
+	if err != nil {
+		return nil, err
+	}
+	s.ports++
+	port := fmt.Sprintf("%s-%d", s.name, s.ports)
+	l, err := s.lab.Link(Plug{Host: h, Dev: port}, p, Shape{}, Shape{}, seed)
+	if err != nil {
+		return nil, err
+	}
+	return l, s.take(h, port)
+}
+
 // take makes a link of the switches' machine a port of the switch.
 func (s *Switch) take(h *Host, dev string) error {
 	link, err := h.nl.LinkByName(dev)

@@ -1,23 +1,12 @@
 package lab
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"os"
-	"sync/atomic"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
-
-// tapCable joins two machines by a pair of TAPs. Unlike a veth's, the carrier of
-// a TAP goes through the kernel's linkwatch, which tells of losses at most once a
-// second, as it does for real ports (net/core/link_watch.c).
-type tapCable struct {
-	near *os.File // the gateway's
-	cut  atomic.Bool
-}
 
 // TAP says why TAPs can't be had here, or nil.
 func TAP() error {
@@ -28,38 +17,10 @@ func TAP() error {
 	return f.Close()
 }
 
-func (l *Lab) tapCable(gw, far Plug) (*tapCable, error) {
-	a, err := openTAP(gw)
-	if err != nil {
-		return nil, err
-	}
-	b, err := openTAP(far)
-	if err != nil {
-		return nil, errors.Join(err, a.Close())
-	}
-	l.onClose(a.Close)
-	l.onClose(b.Close)
-	t := &tapCable{near: a}
-	for _, way := range [][2]*os.File{{a, b}, {b, a}} {
-		l.run(func() {
-			buf := make([]byte, 65536)
-			for {
-				n, err := way[0].Read(buf)
-				if errors.Is(err, os.ErrClosed) {
-					return
-				}
-				if err != nil || t.cut.Load() {
-					continue
-				}
-				// A link that is down takes no frame, as a real one.
-				_, _ = way[1].Write(buf[:n])
-			}
-		})
-	}
-	return t, far.Host.Up(far.Dev)
-}
-
-// openTAP makes the TAP of a plug. The file is in the runtime's poller.
+// openTAP makes the TAP of a plug. The file is in the runtime's poller. Without
+// IFF_VNET_HDR, and with no offload asked for by TUNSETOFFLOAD, the kernel hands
+// over frames as a wire has them: cut to the MTU, checksums whole (drivers/net/tun.c,
+// tun_net_fix_features).
 func openTAP(p Plug) (*os.File, error) {
 	fd := -1
 	err := p.Host.Do(func() (err error) {
@@ -95,30 +56,4 @@ func setMAC(p Plug) error {
 		return err
 	}
 	return p.Host.nl.LinkSetHardwareAddr(link, mac)
-}
-
-// carrier sets the carrier of the gateway's end. Without it no frame passes.
-func (t *tapCable) carrier(on bool) error {
-	v := uint32(0)
-	if on {
-		v = 1
-	}
-	if !on {
-		t.cut.Store(true)
-	}
-	raw, err := t.near.SyscallConn()
-	if err != nil {
-		return err
-	}
-	var errno unix.Errno
-	err = raw.Control(func(fd uintptr) {
-		_, _, errno = unix.Syscall(unix.SYS_IOCTL, fd, unix.TUNSETCARRIER, uintptr(unsafe.Pointer(&v)))
-	})
-	if err == nil && errno != 0 {
-		err = errno
-	}
-	if on {
-		t.cut.Store(false)
-	}
-	return wrap(err, "set the carrier of %s", t.near.Name())
 }

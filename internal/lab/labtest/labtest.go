@@ -18,6 +18,7 @@ import (
 	"os"
 	"regexp"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -110,6 +111,47 @@ func deadline(t *testing.T) time.Time {
 		return d.Add(-time.Second)
 	}
 	return time.Now().Add(10 * time.Minute)
+}
+
+// Bench runs f in a lab once, as In does, and reports its figures (those it gives
+// to b.ReportMetric) as the benchmark's own.
+func Bench(b *testing.B, f func(b *testing.B, l *lab.Lab)) {
+	b.Helper()
+	if os.Getenv(envIn) == b.Name() {
+		l, err := lab.New(b.Context(), slog.New(slog.NewTextHandler(os.Stderr, nil)))
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer l.Close()
+		f(b, l)
+		return
+	}
+	if why := Missing(); why != nil {
+		netnstest.Missing(b, "lab", why)
+	}
+	cmd := lab.Command("-test.run=^$", "-test.bench="+pattern(b.Name()), "-test.benchtime=1x")
+	cmd.Env = append(os.Environ(), envIn+"="+b.Name())
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		b.Fatalf("in the lab: %v\n%s", err, out)
+	}
+	b.ReportMetric(0, "ns/op") // starting a lab is nobody's figure
+	// "BenchmarkLink/1514-2  1  0.3 ns/op  200000 frames/s ..."
+	for line := range strings.Lines(string(out)) {
+		words := strings.Fields(line)
+		if len(words) < 4 || !strings.HasPrefix(words[0], b.Name()) {
+			continue
+		}
+		for i := 2; i+1 < len(words); i += 2 {
+			if v, err := strconv.ParseFloat(words[i], 64); err == nil {
+				b.ReportMetric(v, words[i+1])
+			}
+		}
+		return
+	}
+	b.Fatalf("the lab's process has no figures:\n%s", out)
 }
 
 // pattern matches exactly the test called name.
