@@ -2,6 +2,7 @@ package lab
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/insomniacslk/dhcp/dhcpv4"
 	"github.com/insomniacslk/dhcp/dhcpv4/nclient4"
+	nl "github.com/mdlayher/netlink"
 	"github.com/miekg/dns"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -96,28 +98,57 @@ func (c *Client) Use(ack *dhcpv4.DHCPv4) error {
 // from router advertisements, and returns the address. ok is false if it has not
 // within limit.
 func (c *Client) Autoconfigured(ctx context.Context, limit time.Duration) (a netip.Prefix, gateway netip.Addr, ok bool) {
-	ok = Until(ctx, limit, func() bool {
-		list, err := c.Addrs("e0", true)
-		if err != nil {
-			return false
-		}
-		routes, err := c.nl.RouteListFiltered(netlink.FAMILY_V6, &netlink.Route{Protocol: unix.RTPROT_RA}, netlink.RT_FILTER_PROTOCOL)
-		if err != nil {
-			return false
-		}
-		for _, r := range routes {
-			if r.Gw != nil && (r.Dst == nil || r.Dst.IP.IsUnspecified()) {
-				gateway, _ = netip.AddrFromSlice(r.Gw)
-			}
-		}
-		for _, p := range list {
-			if p.Addr() != c.Addr6 || !c.Addr6.IsValid() {
-				a = p
-			}
-		}
-		return a.IsValid() && gateway.IsValid()
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	// The kernel tells of both. To look every few milliseconds instead, by several
+	// clients at once, takes a slow machine from the gateway that they wait for.
+	var changes *nl.Conn
+	err := c.Do(func() (err error) {
+		changes, err = nl.Dial(unix.NETLINK_ROUTE, &nl.Config{
+			Groups: 1<<(unix.RTNLGRP_IPV6_IFADDR-1) | 1<<(unix.RTNLGRP_IPV6_ROUTE-1),
+		})
+		return err
 	})
-	return a, gateway, ok
+	if err != nil {
+		c.lab.Log.Warn("can't hear of addresses", "host", c.Name, "err", err)
+		return a, gateway, false
+	}
+	defer changes.Close()
+	stop := context.AfterFunc(ctx, func() { changes.Close() })
+	defer stop()
+	for {
+		if a, gateway = c.autoconfiguration(); a.IsValid() && gateway.IsValid() {
+			return a, gateway, true
+		}
+		// ENOBUFS is that some were missed: then it has to be looked at as well.
+		if _, err := changes.Receive(); err != nil && !errors.Is(err, unix.ENOBUFS) {
+			return a, gateway, false
+		}
+	}
+}
+
+// autoconfiguration is the address and the router that the client has from
+// advertisements now; what there is none of is invalid.
+func (c *Client) autoconfiguration() (a netip.Prefix, gateway netip.Addr) {
+	list, err := c.Addrs("e0", true)
+	if err != nil {
+		return a, gateway
+	}
+	routes, err := c.nl.RouteListFiltered(netlink.FAMILY_V6, &netlink.Route{Protocol: unix.RTPROT_RA}, netlink.RT_FILTER_PROTOCOL)
+	if err != nil {
+		return a, gateway
+	}
+	for _, r := range routes {
+		if r.Gw != nil && (r.Dst == nil || r.Dst.IP.IsUnspecified()) {
+			gateway, _ = netip.AddrFromSlice(r.Gw)
+		}
+	}
+	for _, p := range list {
+		if p.Addr() != c.Addr6 || !c.Addr6.IsValid() {
+			a = p
+		}
+	}
+	return a, gateway
 }
 
 // Resolve asks a server for a name from the machine.
