@@ -1,7 +1,9 @@
-// Command audit reads the output of go test -v and tells which tests ran.
+// Command audit reads the output of go test -v and tells which tests ran, and
+// judges what a machine of another kernel printed.
 //
 //	audit skipped HOST          a line per package: its import path and the names, joined by |, of tests skipped
 //	audit both HOST VM          fails unless each test skipped in HOST passed in VM
+//	audit rehearsed VM          prints and judges the rehearsal in VM: by what came about, not by when
 //
 // A test that is skipped in every place it is run in looks green and shows
 // nothing; this is what finds it. Subtests count by themselves, so that a table
@@ -10,6 +12,7 @@ package main
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -93,8 +96,17 @@ func nowhere(host, vm results) []string {
 }
 
 func run(args []string, out io.Writer) error {
+	const usage = "usage: audit skipped HOST | audit both HOST VM | audit rehearsed VM"
+	if len(args) == 2 && args[0] == "rehearsed" {
+		f, err := os.Open(args[1])
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		return rehearsed(f, out)
+	}
 	if len(args) < 2 {
-		return fmt.Errorf("usage: audit skipped HOST | audit both HOST VM")
+		return errors.New(usage)
 	}
 	host, err := readFile(args[1])
 	if err != nil {
@@ -119,7 +131,7 @@ func run(args []string, out io.Writer) error {
 		}
 		fmt.Fprintf(out, "%d tests here, %d in the virtual machine; none ran in neither place\n", len(host), len(vm))
 	default:
-		return fmt.Errorf("usage: audit skipped HOST | audit both HOST VM")
+		return errors.New(usage)
 	}
 	return nil
 }
