@@ -21,6 +21,7 @@ func Main(h House) Table {
 	m.marks()
 	m.seen()
 	m.translateIn()
+	m.nowhere()
 	m.translateOut()
 	m.through()
 	m.here()

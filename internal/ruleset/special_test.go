@@ -39,6 +39,7 @@ func (w *world) special(round int) map[string]string {
 		"a client without an address asks DHCP":            w.broadcast,
 		"a link's own ICMPv6 is not forwarded":             w.nodeInfo,
 		"talk to everyone":                                 w.chatter,
+		"no way on":                                        func(int) error { return nowhere("pc", "192.0.2.99", "2001:db8:80::99") },
 	} {
 		wg.Go(func() {
 			err := f(round)
@@ -228,6 +229,21 @@ func unknownOut(ns string) error {
 	}
 	if got, err := say(c, "unknown"); !errors.Is(err, unix.ECONNRESET) {
 		return fmt.Errorf("got %q, want a reset: %w", got, err)
+	}
+	return nil
+}
+
+// nowhere asks for addresses that no route leads to: a reset, and no mere word of
+// the kernel's, which has but so many.
+func nowhere(ns string, to ...string) error {
+	for _, a := range to {
+		c, err := dial(ns, "tcp", "", net.JoinHostPort(a, "7000"))
+		if err == nil {
+			hangUp(c)
+		}
+		if !errors.Is(err, unix.ECONNREFUSED) {
+			return fmt.Errorf("%s: %v, want a reset", a, err)
+		}
 	}
 	return nil
 }

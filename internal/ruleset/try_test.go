@@ -57,6 +57,7 @@ func bringUp(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	settled(t, w.onFiber)
+	mustRun(t, "", "ip route add unreachable 192.0.2.99; ip route add unreachable 2001:db8:80::99")
 	// Sources to pretend.
 	mustRun(t, "guest", "ip addr add 172.31.0.99/32 dev e0; ip addr add fd00::99/128 dev e0 nodad preferred_lft 0")
 	mustRun(t, "pc", "ip addr add 198.18.0.1/32 dev e0")
