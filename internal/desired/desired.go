@@ -127,4 +127,7 @@ type Sysctl struct {
 	// Global values exist once in a machine: they are written in the first
 	// network namespace only, and only raised.
 	Global bool
+	// Of a module that may not be loaded, or may be by somebody else at any time:
+	// without the key there is nothing to want.
+	IfThere bool
 }

@@ -37,6 +37,15 @@ func (b *build) main(h ruleset.House) Namespace {
 		Sysctl{Key: "net/netfilter/nf_conntrack_buckets", Value: "65536", Global: true},
 		Sysctl{Key: "net/netfilter/nf_conntrack_max", Value: "262144", Global: true})
 
+	if slices.ContainsFunc(b.lans, func(l lan) bool { return len(l.links) > 1 }) {
+		// With br_netfilter (Docker loads it) what a bridge's port takes in meets the
+		// ruleset while it still is a frame: a hairpin is translated there and then
+		// never leaves by the port it came in by, and neighbours of one LAN are
+		// judged as if they were not.
+		n.Sysctls = append(n.Sysctls,
+			Sysctl{Key: "net/bridge/bridge-nf-call-iptables", Value: "0", IfThere: true},
+			Sysctl{Key: "net/bridge/bridge-nf-call-ip6tables", Value: "0", IfThere: true})
+	}
 	for _, l := range b.lans {
 		if l.links == nil {
 			continue

@@ -188,6 +188,9 @@ func (d *differ) sysctls(w *desired.Namespace, h *Namespace) {
 			continue
 		}
 		old, known := h.Sysctls[s.Key]
+		if s.IfThere && !known {
+			continue
+		}
 		if link != "" && d.void[at] == made {
 			old, known = "", false
 		}

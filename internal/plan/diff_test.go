@@ -340,6 +340,25 @@ func renamed() desired.Desired {
 	return d
 }
 
+// A value of a module that somebody else may load: nothing without it, and a
+// change as soon as it is there.
+func TestSysctlOfAModule(t *testing.T) {
+	const key = "net/bridge/bridge-nf-call-iptables"
+	d := small()
+	a := done(d)
+	d.Namespaces[0].Sysctls = append(d.Namespaces[0].Sysctls, desired.Sysctl{Key: key, Value: "0", IfThere: true})
+	for _, actual := range []plan.Actual{a, bare()} {
+		if p := plan.Diff(actual, d); strings.Contains(p.String(), key) {
+			t.Errorf("not loaded, and yet:\n%s", p)
+		}
+	}
+	a.Namespaces[0].Sysctls[key] = "1"
+	text(t, plan.Diff(a, d), `
+  ! main  sysctl net/bridge/bridge-nf-call-iptables  1 -> 0   (changed by hand)
+Plan: 0 to add, 1 to change, 0 to remove.
+`)
+}
+
 func TestDriftAndForeign(t *testing.T) {
 	a := done(small())
 	main := &a.Namespaces[0]
