@@ -38,7 +38,8 @@ type Bench struct {
 	Daemon  *Daemon
 	Joined  map[string]*joined // by LAN: how its client came in
 
-	switches  map[string]*lab.Switch // by LAN
+	switches  map[string]*lab.Switch   // by LAN
+	ports     map[string][]*lab.Switch // by LAN: at each port of its bridge but the first
 	devices   int
 	darkened  map[string]bool // by WAN, what drills left
 	saboteurs []Saboteur      // tests only
@@ -67,7 +68,7 @@ func build(ctx context.Context, site *Site, v Variant, log *slog.Logger) (*Bench
 	b := &Bench{
 		Site: site, Lab: l, log: log,
 		ISPs: map[string]*lab.ISP{}, Clients: map[string]*lab.Client{},
-		Hosts: map[string]*lab.Client{}, Joined: map[string]*joined{}, darkened: map[string]bool{}, switches: map[string]*lab.Switch{},
+		Hosts: map[string]*lab.Client{}, Joined: map[string]*joined{}, darkened: map[string]bool{}, switches: map[string]*lab.Switch{}, ports: map[string][]*lab.Switch{},
 	}
 	site.vary(v)
 	for _, line := range site.Lines {
@@ -114,18 +115,20 @@ func (b *Bench) populate(l *LAN, n int) error {
 	if err != nil {
 		return err
 	}
-	// Of several ports one is plugged in: the gateway's bridge joins the others.
+	// All sit at the first of several ports: the gateway's bridge joins the others,
+	// at which nobody is yet.
 	if err := sw.Serve(l.Interface[0], l.VLAN); err != nil {
 		return err
 	}
-	for _, port := range l.Interface[1:] {
-		other, err := b.Lab.Switch(fmt.Sprintf("lan%d-%s", n, port)[:10])
+	for k, port := range l.Interface[1:] {
+		other, err := b.Lab.Switch(fmt.Sprintf("lan%dp%d", n, k+1))
 		if err != nil {
 			return err
 		}
 		if err := other.Serve(port, l.VLAN); err != nil {
 			return err
 		}
+		b.ports[l.Name] = append(b.ports[l.Name], other)
 	}
 	b.switches[l.Name] = sw
 	c, err := b.Lab.Join(sw, l.Client, "")

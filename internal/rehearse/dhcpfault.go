@@ -45,12 +45,18 @@ func lastACK(i *lab.ISP) time.Time {
 }
 
 // deafAct has an ISP's DHCP server hear nothing any more: the line is kept as long
-// as the lease lasts, not a moment longer, and comes back with the server.
-func deafAct(wan string, inUse bool) Act {
+// as the lease lasts, not a moment longer, and comes back with the server. If it
+// is in use, another line takes over, or clients are told that there is none.
+func deafAct(s *Site, wan string) Act {
 	held, quiet, back := name("deaf", wan, "held"), name("deaf", wan, "quiet"), name("deaf", wan, "back")
 	drills := []string{held, quiet, back}
-	gap := name("deaf", wan, "gap")
-	if inUse {
+	gap, told := name("deaf", wan, "gap"), name("deaf", wan, "told")
+	inUse := s.first(false) == wan
+	alone := inUse && len(s.Order(false)) == 1
+	switch {
+	case alone:
+		drills = append(drills, told)
+	case inUse:
 		drills = append(drills, gap)
 	}
 	return Act{Drills: drills, Do: func(ctx context.Context, b *Bench) []Result {
@@ -83,12 +89,21 @@ func deafAct(wan string, inUse bool) Act {
 		out := []Result{r}
 		// The ISP keeps no way to an address whose lease is over, but is not quick to
 		// notice: whoever still uses it is heard meanwhile.
+		if alone {
+			at, ok := b.toldBy(ctx, false, end.Add(4*time.Second))
+			after := max(at.Sub(end), 0) // the lease's time is in whole seconds
+			r := timed(told, about, after, time.Second, "who asks anew is told that there is no way", look(), secs("told from the lease's end", after))
+			if !ok {
+				r = fail(told, about, "who asks anew is told that there is no way within 1 s of the lease's end", "not in 4 s", look())
+			}
+			out = append(out, r)
+		}
 		pause(ctx, time.Until(end.Add(1500*time.Millisecond)))
 		if err := isp.Expire(true); err != nil {
 			return append(out, failAll(drills[1:], about, "a lease's end", err.Error(), "the lab")...)
 		}
 		pause(ctx, time.Until(end.Add(4*time.Second)))
-		if inUse {
+		if inUse && !alone {
 			g, ok := t.gap(ctx, false, end, 3*time.Second)
 			r := timed(gap, about, g.Len(), time.Second, "echoes answered again by another line", look(), secs("gap", g.Len()), packets("lost", g.Lost))
 			if !ok {
@@ -120,7 +135,8 @@ func deafAct(wan string, inUse bool) Act {
 }
 
 // nakAct has the ISP refuse to renew the lease, and lease it anew at once.
-func nakAct(wan string, inUse bool) Act {
+func nakAct(s *Site, wan string) Act {
+	inUse := s.first(false) == wan
 	again, gap := name("nak", wan, "again"), name("nak", wan, "gap")
 	drills := []string{again, gap}
 	return Act{Drills: drills, Do: func(ctx context.Context, b *Bench) []Result {
@@ -164,9 +180,13 @@ func nakAct(wan string, inUse bool) Act {
 // used at once, from outside and by hairpin, and the old ones no more.
 func renumberAct(s *Site, wan string) Act {
 	l := s.Line(wan)
-	drills := []string{name("renumber", wan, "IPv4")}
+	v4, v6 := name("renumber", wan, "IPv4"), name("renumber", wan, "IPv6")
+	var drills []string
+	if l.DHCP {
+		drills = append(drills, v4)
+	}
 	if l.Prefix6.IsValid() {
-		drills = append(drills, name("renumber", wan, "IPv6"))
+		drills = append(drills, v6)
 	}
 	return Act{Drills: drills, Do: func(ctx context.Context, b *Bench) []Result {
 		about := fmt.Sprintf("%s blinks and has other addresses", wan)
@@ -178,9 +198,11 @@ func renumberAct(s *Site, wan string) Act {
 			return fails(err)
 		}
 		pause(ctx, 300*time.Millisecond)
-		net := netip.MustParsePrefix("198.18.77.0/24")
-		if err := isp.Renumber4(netip.PrefixFrom(plus(net.Addr(), 10), 24), net.Addr().Next()); err != nil {
-			return fails(err)
+		if l.DHCP {
+			net := netip.MustParsePrefix("198.18.77.0/24")
+			if err := isp.Renumber4(netip.PrefixFrom(plus(net.Addr(), 10), 24), net.Addr().Next()); err != nil {
+				return fails(err)
+			}
 		}
 		if l.Prefix6.IsValid() {
 			if err := isp.Renumber6(netip.MustParsePrefix("2001:db8:7777::/64")); err != nil {
@@ -194,9 +216,12 @@ func renumberAct(s *Site, wan string) Act {
 		if err := b.happens(Restored); err != nil {
 			return fails(err)
 		}
-		out := []Result{b.renumbered4(ctx, drills[0], about, wan, old, restored)}
-		if len(drills) > 1 {
-			out = append(out, b.renumbered6(ctx, drills[1], about, wan, restored))
+		var out []Result
+		if l.DHCP {
+			out = append(out, b.renumbered4(ctx, v4, about, wan, old, restored))
+		}
+		if l.Prefix6.IsValid() {
+			out = append(out, b.renumbered6(ctx, v6, about, wan, restored))
 		}
 		return out
 	}}
@@ -211,7 +236,7 @@ func (b *Bench) renumbered4(ctx context.Context, drill, about, wan string, old n
 	}
 	f, port := b.inbound(wan, false)
 	if f == nil {
-		return timed(drill, about, ack.At.Sub(restored), 10*time.Second, "the new address leased", look, secs("leased after", ack.At.Sub(restored)))
+		return b.outUnder(ctx, drill, about, wan, false, restored)
 	}
 	to := netip.AddrPortFrom(isp.Current4(), port)
 	c := b.Clients[b.talker().Name]
@@ -253,5 +278,30 @@ func (b *Bench) renumbered6(ctx context.Context, drill, about, wan string, resto
 			return fail(drill, about, a.String()+" leads to "+b.target(f, true), fmt.Sprintf("%s %s (%v)", x, g.Host, err), look)
 		}
 	}
+	if b.Site.first(true) == wan {
+		return b.outUnder(ctx, drill, about, wan, true, restored)
+	}
 	return timed(drill, about, took, 10*time.Second, "the line speaks by an address of the new prefix", look, secs("after", took))
+}
+
+// outUnder waits until a client reaches the internet under an address that the
+// line has now. A line in reserve is only asked for the address.
+func (b *Bench) outUnder(ctx context.Context, drill, about, wan string, v6 bool, restored time.Time) Result {
+	look := "the addresses of wan-" + wan + "; weir's log: " + b.Daemon.Log(6)
+	c, isp := b.Clients[b.talker().Name], b.ISPs[wan]
+	if b.Site.first(v6) != wan {
+		took := time.Since(restored)
+		return timed(drill, about, took, 10*time.Second, "the new address leased", look, secs("leased after", took))
+	}
+	var seen string
+	ok := lab.Until(ctx, 20*time.Second, func() bool {
+		g, a, err := c.Ask(ctx, "tcp", netip.Addr{}, netip.AddrPortFrom(lab.Web(v6), 7), 300*time.Millisecond)
+		seen = fmt.Sprintf("%s from %s (%v)", a, g.From, err)
+		return a == lab.Answered && isp.Owns(g.From.Addr())
+	})
+	took := time.Since(restored)
+	if !ok {
+		return fail(drill, about, "a client reaches the internet under an address that the line has now", seen, look)
+	}
+	return timed(drill, about, took, 10*time.Second, "a client reaches the internet under the new address", look, secs("in use after", took))
 }

@@ -27,6 +27,9 @@ func Runs(s *Site, long bool) []Run {
 				add(outAct(s, l, v6))
 			}
 		}
+		for k := range l.Interface[1:] {
+			add(portAct(l, k))
+		}
 	}
 	for i := range s.LANs {
 		for j := range s.LANs {
@@ -63,15 +66,19 @@ func (s *Site) losses() []Run {
 	for i := range s.Lines {
 		l := &s.Lines[i]
 		inUse := s.first(false) == l.Name || s.first(true) == l.Name
-		alone := inUse && len(s.Order(false)) < 2 && len(s.Order(true)) < 2
 		for _, w := range ways {
 			run := Run{Name: w.word + "-" + l.Name, About: l.Name + " " + w.about}
 			tap := w.word == "carrier" && s.Machine.TAP == "" && l.VLAN == 0 && !s.shared(l.Port)
 			if act, ok := lossAct(s, w, l.Name); ok {
+				run.Acts = append(run.Acts, act)
+			}
+			if act, ok := aloneAct(s, w, l.Name); ok {
+				run.Acts = append(run.Acts, act)
+			}
+			if run.Acts != nil {
 				if tap {
 					run.Variant.TAP = []string{l.Name}
 				}
-				run.Acts = []Act{act}
 				runs = append(runs, run)
 			} else if !inUse {
 				if tap {
@@ -80,13 +87,16 @@ func (s *Site) losses() []Run {
 				reserve.Acts = append(reserve.Acts, reserveAct(s, w, l.Name))
 			}
 		}
-		if !l.DHCP || alone {
+		if !l.DHCP {
+			if l.Prefix6.IsValid() {
+				runs = append(runs, Run{Name: "renumber-" + l.Name, About: "the ISP of " + l.Name + " renumbers", Acts: []Act{renumberAct(s, l.Name)}})
+			}
 			continue
 		}
 		nak := Run{Name: "nak-" + l.Name, About: "the ISP of " + l.Name + " refuses to renew, and renumbers", Variant: Variant{Lease: shortLease}}
-		nak.Acts = []Act{nakAct(l.Name, inUse), renumberAct(s, l.Name)}
+		nak.Acts = []Act{nakAct(s, l.Name), renumberAct(s, l.Name)}
 		deaf := Run{Name: "deaf-" + l.Name, About: "the DHCP server of " + l.Name + " goes deaf", Variant: Variant{Lease: shortLease}}
-		deaf.Acts = []Act{deafAct(l.Name, inUse)}
+		deaf.Acts = []Act{deafAct(s, l.Name)}
 		if inUse {
 			runs = append(runs, deaf, nak)
 		} else {
@@ -97,8 +107,13 @@ func (s *Site) losses() []Run {
 	if order := s.Order(false); len(order) > 1 {
 		reserve.Acts = append(reserve.Acts, blinkAct(s, order[1], order[0]))
 	}
-	reserve.Acts = append(reserve.Acts, blackoutAct(s))
-	return append(runs, reserve)
+	if len(s.Lines) > 1 {
+		reserve.Acts = append(reserve.Acts, blackoutAct(s))
+	}
+	if reserve.Acts != nil {
+		runs = append(runs, reserve)
+	}
+	return runs
 }
 
 // first is the line that a family uses as long as all are well; "" is none.

@@ -25,8 +25,13 @@ type traffic struct {
 
 // traffic starts it, and waits until all of it flows.
 func (b *Bench) traffic(ctx context.Context) (*traffic, error) {
+	return b.trafficBy(ctx, len(b.Order(false)) == 0)
+}
+
+// trafficBy is traffic with the conversations in a family.
+func (b *Bench) trafficBy(ctx context.Context, v6 bool) (*traffic, error) {
 	t := &traffic{
-		b: b, lan: b.talker(), v6: len(b.Order(false)) == 0,
+		b: b, lan: b.talker(), v6: v6,
 		echo: map[bool]*lab.Ping{}, flows: map[lab.FlowKind]*lab.Flow{}, inward: map[string]*lab.Flow{},
 	}
 	if err := t.start(ctx); err != nil {
