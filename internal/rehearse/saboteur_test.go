@@ -433,6 +433,11 @@ func stages() []stage {
 
 var onlyStage = flag.String("stage", "", "only the saboteurs whose file and part hold this text")
 
+// surplus says that all that should be red is, and more.
+func surplus(red, want []string) bool {
+	return len(red) > len(want) && !slices.ContainsFunc(want, func(d string) bool { return !slices.Contains(red, d) })
+}
+
 // TestSaboteur turns drills red, exactly those that a saboteur concerns; and no
 // drill of the reference gateway is left without one.
 func TestSaboteur(t *testing.T) {
@@ -478,6 +483,14 @@ func TestSaboteur(t *testing.T) {
 			defer func() { <-slots }()
 			r, err := rehearsed(t.Context(), o, l.file)
 			reports[i] <- func(t *testing.T) {
+				if err == nil && surplus(red(r), want) {
+					// Six labs at once are more than a machine with two
+					// processors may have time for: a loss or a time that no
+					// saboteur explains has to come again with one.
+					wg.Wait()
+					t.Logf("taken again, alone: %s", cmp.Diff(want, red(r)))
+					r, err = rehearsed(t.Context(), o, l.file)
+				}
 				if err != nil {
 					t.Fatal(err)
 				}
