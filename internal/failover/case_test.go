@@ -163,9 +163,9 @@ func TestBlinksDoNotConfuse(t *testing.T) {
 		w.cut(cut, cut+60*sec, fiber)
 		w.run(cut + sec)
 		w.mustUse(t, "lte")
-		w.run(cut + 60*sec + 29*sec)
+		w.run(cut + 60*sec + 59*sec) // its second failure: twice the hold-down
 		w.mustUse(t, "lte")
-		w.run(cut + 60*sec + 35*sec)
+		w.run(cut + 60*sec + 65*sec)
 		w.mustUse(t, "fiber")
 		if n := len(w.moves(10*sec - 1)); n != 4 {
 			w.dump(t)

@@ -6,29 +6,48 @@ import (
 	"time"
 )
 
+// Use takes a person's choice: the WAN to use for as long as it works, whatever
+// its figures. It is taken now, without a hold-down, if it works; while it does
+// not, the others are used as the file says, and it is taken again after its
+// hold-down. A family that it has no address of stays with the others. "" leaves
+// the choice to the machine. At a start, call it before Adopt: then what was in
+// force stays.
+func (m *Machine) Use(_ time.Time, wan string) { m.person, m.spoken = wan, true }
+
+// order are the lines of a family that may be used, best first: a person's choice
+// before the file's.
+func (m *Machine) order(f Family) []*line {
+	names := m.cfg.Prefer
+	if m.person != "" {
+		names = append([]string{m.person}, names...)
+	}
+	var out []*line
+	for _, name := range names {
+		if l := m.line(LineID{name, f}); l != nil && !slices.Contains(out, l) {
+			out = append(out, l)
+		}
+	}
+	return out
+}
+
 // choose decides which line of a family is used, by the rules in the package's
 // comment.
 func (m *Machine) choose(now time.Time, f Family) {
 	use := m.use[f]
+	order := m.order(f)
 	var current *line
-	var order []*line
-	for _, name := range m.cfg.Prefer {
-		if l := m.line(LineID{name, f}); l != nil {
-			order = append(order, l)
-			if name == use.wan {
-				current = l
-			}
+	for _, l := range order {
+		if l.id.WAN == use.wan {
+			current = l
 		}
 	}
 	m.alarm(now, current, order)
-
+	if m.spoken && m.person != "" && len(order) > 0 && order[0] != current && order[0].id.WAN == m.person && order[0].verdict.Works() {
+		m.take(now, f, order[0], "chosen by hand")
+		return
+	}
 	if current != nil && current.verdict.Works() {
-		for _, l := range order[:slices.Index(order, current)] {
-			if l.verdict == Up {
-				m.take(now, f, l, "preferred to "+use.wan+", and "+l.why)
-				return
-			}
-		}
+		m.improve(now, f, current, order)
 		return
 	}
 	why := "no line has an address yet"
@@ -38,7 +57,7 @@ func (m *Machine) choose(now time.Time, f Family) {
 	if current != nil {
 		why = current.id.WAN + ": " + current.why
 	}
-	for _, v := range []Verdict{Up, Returning, Suspect, Untried} {
+	for _, v := range []Verdict{Up, Returning, Degraded, Suspect, Untried} {
 		for _, l := range order {
 			if l.verdict == v {
 				switch {
@@ -58,6 +77,32 @@ func (m *Machine) choose(now time.Time, f Family) {
 	}
 }
 
+// improve leaves a line that works for a better one: one that is preferred to it,
+// or one that is clearly better than what it has become.
+func (m *Machine) improve(now time.Time, f Family, current *line, order []*line) {
+	for _, l := range order[:slices.Index(order, current)] {
+		if l.verdict == Up {
+			why := "preferred to " + current.id.WAN + ", and " + l.why
+			if l.id.WAN == m.person {
+				why = "chosen by hand, and " + l.why
+			}
+			m.take(now, f, l, why)
+			return
+		}
+	}
+	if !current.tooBad(now) || current.id.WAN == m.person {
+		return
+	}
+	for _, l := range order {
+		if l != current && l.betterThan(m, current) {
+			why := current.id.WAN + ": " + current.badWhy
+			current.failed(m, now)
+			m.take(now, f, l, why)
+			return
+		}
+	}
+}
+
 // alarm asks the lines in reserve when the line in use has been silent for half
 // of what fells it, so that the choice is made on fresh answers.
 func (m *Machine) alarm(now time.Time, current *line, order []*line) {
@@ -65,7 +110,8 @@ func (m *Machine) alarm(now time.Time, current *line, order []*line) {
 		return
 	}
 	since, ok := current.silentSince()
-	if !ok || now.Sub(since) < current.rtt.settle(current.base(), m.cfg.Timeout)/2 {
+	most, _ := current.enough(m, now)
+	if !ok || now.Sub(since) < most/2 {
 		return
 	}
 	current.alarmed = true

@@ -2,8 +2,6 @@ package failover
 
 import (
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 )
 
@@ -18,9 +16,8 @@ const (
 	// has, more than the few that went before a prober died.
 	evidence = 5
 
-	deafAfter  = 3                // probes missed in a row while other targets answered
-	deafRetry  = 30 * time.Second // how often a deaf target is asked
-	historyLen = 64               // probes that the loss figure is from
+	deafAfter = 3                // probes missed in a row while other targets answered
+	deafRetry = 30 * time.Second // how often a deaf target is asked
 )
 
 // asked is a probe that was ordered.
@@ -78,16 +75,16 @@ type line struct {
 	since   time.Time
 	why     string
 
-	fresh     bool      // has never answered yet
-	steady    bool      // needs no hold-down (any more)
-	held      bool      // down, but nothing took over: its flows are kept
-	goodSince time.Time // start of the unbroken good time, while not steady
+	fresh  bool // has never answered yet
+	steady bool // needs no hold-down (any more)
+	held   bool // down, but nothing took over: its flows are kept
+	trouble
+	figures
+	traffic
 
-	rtt       estimator
-	targets   []*target
-	turn      int
-	history   []outcome // ring of regular probes
-	historyAt int
+	rtt     estimator
+	targets []*target
+	turn    int
 
 	mark      time.Time // replies to probes sent before say nothing about now
 	lastReply time.Time
@@ -98,15 +95,11 @@ type line struct {
 	graceFor  time.Time
 	grace     time.Time // nothing is held against the line before
 
-	next    time.Time // the next regular probe
-	volley  bool      // it goes to all targets
-	burst   time.Time // the next probe of the burst, while Suspect
-	alarmed bool      // the lines in reserve were asked since this line is silent
-}
-
-type outcome struct {
-	id   uint64
-	lost bool
+	next      time.Time // the next regular probe
+	lastAsked time.Time
+	volley    bool      // it goes to all targets
+	burst     time.Time // the next probe of the burst, while Suspect
+	alarmed   bool      // the lines in reserve were asked since this line is silent
 }
 
 // probing says whether there is any sense in asking.
@@ -133,7 +126,7 @@ func (l *line) enter(m *Machine, now time.Time, v Verdict, why string) {
 		c.Took = now.Sub(since)
 	}
 	if l.verdict.Works() && !v.Works() {
-		l.steady = false
+		l.failed(m, now)
 	}
 	l.verdict, l.since, l.why = v, now, why
 	m.changes = append(m.changes, c)
@@ -157,6 +150,7 @@ func (l *line) fall(m *Machine, now time.Time, v Verdict, why string) {
 // is Untried if it never did, else what again says.
 func (l *line) begin(m *Machine, now time.Time, again Verdict) {
 	l.forget()
+	l.anew()
 	l.mark, l.next, l.burst, l.volley, l.lastError = now, now, now, true, ""
 	if l.fresh {
 		again = Untried
@@ -179,154 +173,34 @@ func (l *line) suspect(m *Machine, now time.Time, why string) {
 	if l.verdict != Suspect {
 		l.enter(m, now, Suspect, why)
 	}
-	l.goodSince = time.Time{}
 	l.burst, l.volley = now, true
 }
 
-// sent takes the prober's word that a probe went out.
-func (l *line) sent(m *Machine, p *asked) {
-	p.deadline = p.sent.Add(l.rtt.timeout(m.cfg.Timeout))
-	l.flight = append(l.flight, p)
-	if !p.trial && !p.sent.Before(l.mark) && p.sent.After(l.lastSent) && l.verdict != Down && l.verdict != Absent {
-		l.waiting = append(l.waiting, p)
-	}
-}
-
-// reply takes an answer that arrived at the time at.
-func (l *line) reply(m *Machine, at time.Time, p *asked, rtt time.Duration) {
-	l.rtt.add(rtt)
-	p.answered = true
-	p.target.missed, p.target.last = 0, at
-	l.flight = slices.DeleteFunc(l.flight, func(q *asked) bool { return q == p })
-	if p.regular {
-		l.record(p.id, false)
-	}
-	if p.sent.Before(l.mark) || l.facts == hasNot || l.carrier.lost() {
-		return // it was asked before the line fell or blinked
-	}
-	if at.After(l.lastReply) {
-		l.lastReply = at
-	}
-	if p.sent.After(l.lastSent) {
-		l.lastSent = p.sent
-	}
-	l.waiting = slices.DeleteFunc(l.waiting, func(q *asked) bool { return !q.sent.After(p.sent) })
-	l.lastError, l.alarmed = "", false
-	if l.goodSince.IsZero() {
-		l.goodSince = at
-	}
+// standing is the verdict on a line that answers.
+func (l *line) standing() Verdict {
 	switch {
-	case l.fresh:
-		l.fresh = false
-		l.steady = at.Sub(m.start) <= m.cfg.HoldDown
-		l.goodAgain(m, at, "answers")
-	case l.verdict == Down, l.verdict == Suspect:
-		l.goodAgain(m, at, "answers again")
+	case l.bad():
+		return Degraded
+	case !l.steady:
+		return Returning
 	}
+	return Up
 }
 
 func (l *line) goodAgain(m *Machine, at time.Time, why string) {
-	v := Returning
-	if l.steady || m.cfg.HoldDown <= 0 {
-		v, l.steady = Up, true
-	} else {
-		why += fmt.Sprintf("; to be good for %v", m.cfg.HoldDown)
+	if m.cfg.HoldDown <= 0 {
+		l.steady = true
 	}
-	from := l.verdict
+	from, v := l.verdict, l.standing()
+	switch v {
+	case Returning:
+		why += fmt.Sprintf("; to be good for %v", l.owes(m))
+	case Degraded:
+		why = l.badWhy
+	}
 	l.enter(m, at, v, why)
 	l.volley = false
 	if from == Suspect { // the burst's last probe was the latest: go on from there
 		l.next = l.burst.Add(-m.burstGap(l)).Add(m.interval(l))
 	}
-}
-
-// record notes the outcome of a regular probe; a late reply corrects its loss.
-func (l *line) record(id uint64, lost bool) {
-	for i := range l.history {
-		if l.history[i].id == id {
-			l.history[i].lost = lost
-			return
-		}
-	}
-	if len(l.history) < historyLen {
-		l.history = append(l.history, outcome{id, lost})
-		return
-	}
-	l.history[l.historyAt] = outcome{id, lost}
-	l.historyAt = (l.historyAt + 1) % historyLen
-}
-
-// expire holds against the line what is overdue.
-func (l *line) expire(m *Machine, now time.Time) {
-	if now.Before(l.grace) {
-		return
-	}
-	l.flight = slices.DeleteFunc(l.flight, func(p *asked) bool {
-		if now.Before(p.deadline) {
-			return false
-		}
-		l.overdue(now, p)
-		return true
-	})
-	if l.verdict == Returning && !l.goodSince.IsZero() && now.Sub(l.goodSince) >= m.cfg.HoldDown {
-		l.steady = true
-		l.enter(m, now, Up, fmt.Sprintf("good for %v", m.cfg.HoldDown))
-	}
-	since, ok := l.silentSince()
-	if !ok {
-		return
-	}
-	silence := now.Sub(since)
-	switch l.verdict {
-	case Up, Returning:
-		if silence >= l.rtt.timeout(m.cfg.Timeout) || l.lastError != "" {
-			l.suspect(m, now, l.unanswered())
-		}
-	case Untried, Suspect:
-		if silence >= l.rtt.settle(l.base(), m.cfg.Timeout) && l.judged(now) {
-			l.fall(m, now, Down, fmt.Sprintf("%s for %v", l.unanswered(), silence.Round(10*time.Millisecond)))
-		}
-	}
-}
-
-// overdue books a lost probe.
-func (l *line) overdue(now time.Time, p *asked) {
-	if !l.lastReply.Before(p.sent) {
-		p.target.missed++ // others answered meanwhile
-		if p.target.missed == deafAfter {
-			p.target.trial = now
-		}
-	}
-	if p.regular && !p.target.deaf() {
-		l.record(p.id, true)
-		l.goodSince = time.Time{}
-	}
-}
-
-// judged says whether enough probes have had their time.
-func (l *line) judged(now time.Time) bool {
-	n := 0
-	for _, p := range l.waiting {
-		if !p.sent.Add(l.rtt.srtt + l.rtt.rttvar).After(now) {
-			n++
-		}
-	}
-	return n >= evidence
-}
-
-func (l *line) unanswered() string {
-	var from []string
-	for _, t := range l.targets {
-		if slices.ContainsFunc(l.waiting, func(p *asked) bool { return p.target == t }) {
-			from = append(from, t.String())
-		}
-	}
-	s := fmt.Sprintf("no answer from %s", strings.Join(from, ", "))
-	if n := len(l.waiting); n > len(from) {
-		s += fmt.Sprintf(" to %d probes", n)
-	}
-	if l.lastError != "" {
-		s += " (" + l.lastError + ")"
-	}
-	return s
 }

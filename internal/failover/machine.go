@@ -6,86 +6,6 @@ import (
 	"time"
 )
 
-// Config is what the file says about failover. A family with no target is
-// never probed: its lines stay Untried, and in use as long as they have an
-// address and carrier.
-type Config struct {
-	WANs   []WAN
-	Prefer []string // names of WANs, best first; a WAN left out is probed and never chosen
-
-	HoldDown time.Duration // unbroken good time before going back
-
-	// Every is the time between two probes of the line in use. One in reserve
-	// is asked eight times as seldom, but at least every 2 s if Every is below
-	// that; a metered one every 30 s. An outage is acted on within Every and the
-	// silence that fells a line: 650 ms for an Every of up to 250 ms, 900 ms
-	// less Every up to 450 ms, 450 ms above that. With long or wildly uneven
-	// round trips it is the time-out, their mean and two mean deviations
-	// instead, if that is more.
-	Every time.Duration
-
-	Timeout time.Duration // 0: from measured round trips
-
-	Degraded Thresholds
-
-	Target4, Target6 []Target
-}
-
-// Thresholds say from when on a line that works is degraded. A zero is no threshold.
-type Thresholds struct {
-	Loss    float64 // percent of the probes
-	Latency time.Duration
-}
-
-// WAN is a WAN of the file.
-type WAN struct {
-	Name    string
-	Metered bool
-
-	Target4, Target6 []Target      // nil: the Config's
-	Every            time.Duration // 0: the Config's
-}
-
-// Counts are readings of a line's counters, which only grow; one that is smaller
-// than the last was set back, and nothing is known of the time between.
-type Counts struct {
-	// Packets is what came back, of flows that went out by the line.
-	Packets uint64
-
-	// Answers is what of it answers something new: the first reply of a flow, a
-	// DNS response, an echo reply. A peer that only repeats what it said, because
-	// it hears nothing from us, does not make it grow.
-	Answers uint64
-}
-
-// Probe is an order to ask a target once.
-type Probe struct {
-	ID     uint64 // never used twice by one Machine; Sent, Reply and Error name it
-	Line   LineID
-	Target Target
-}
-
-// Change is a verdict or a choice that is not what it was.
-type Change struct {
-	Line     LineID
-	From, To Verdict // both 0 if it is a choice
-
-	// A choice: the family's line in use went from one WAN to another; "" is none.
-	Choice         bool
-	FromWAN, ToWAN string
-
-	Why  string
-	Took time.Duration // how long the line was silent before it went Down; else 0
-}
-
-// Output is what Tick wants done.
-type Output struct {
-	Probes  []Probe   // send these now, in this order
-	Count   []LineID  // read these lines' counters now, and tell Traffic
-	Next    time.Time // call Tick again at this time, if nothing happens before; zero: no need
-	Changes []Change  // in the order in which they came about
-}
-
 // Machine judges all lines. It is not safe for concurrent use. Times given to it
 // are readings of a monotonic clock. Those of Tick must not go back; what is told
 // in between may have happened before the last.
@@ -96,9 +16,13 @@ type Machine struct {
 	use   map[Family]*choice
 
 	person string // the WAN that a person chose; "" is none
+	spoken bool   // since the last Tick
+
+	now time.Time // of the last Tick
 
 	lastID  uint64
 	asked   map[uint64]*asked
+	ordered []*asked // by time, the answered ones too
 	changes []Change
 	next    time.Time // what the last Tick asked for
 }
@@ -193,6 +117,7 @@ type Adoption struct {
 // known, and every other line serves its hold-down before it is preferred to
 // them. What Line told before is forgotten: tell it again.
 func (m *Machine) Adopt(now time.Time, a Adoption) {
+	m.spoken = false
 	for _, l := range m.lines {
 		l.facts = unknown
 		use := a.Use4
@@ -307,6 +232,7 @@ func (m *Machine) Error(at time.Time, id uint64, why string) {
 // tell of them.
 func (m *Machine) Void(now time.Time) {
 	clear(m.asked)
+	m.ordered = nil
 	for _, l := range m.lines {
 		l.forget()
 		l.next, l.burst = now, now
@@ -333,10 +259,10 @@ func (m *Machine) Tick(now time.Time) Output {
 			}
 		}
 	}
-	for id, p := range m.asked {
-		if now.Sub(p.ordered) > lateReply {
-			delete(m.asked, id)
-		}
+	m.now = now
+	for len(m.ordered) > 0 && now.Sub(m.ordered[0].ordered) > lateReply {
+		delete(m.asked, m.ordered[0].id)
+		m.ordered = m.ordered[1:]
 	}
 	for _, l := range m.lines {
 		l.expire(m, now)
@@ -344,7 +270,8 @@ func (m *Machine) Tick(now time.Time) Output {
 	for _, f := range []Family{IPv4, IPv6} {
 		m.choose(now, f)
 	}
-	var out Output
+	m.spoken = false
+	out := Output{Count: m.count(now)}
 	for _, l := range m.lines {
 		out.Probes = append(out.Probes, l.schedule(m, now)...)
 	}
@@ -357,14 +284,6 @@ func (m *Machine) Tick(now time.Time) Output {
 	m.next = out.Next
 	return out
 }
-
-// Traffic tells what a line's counters show. Output.Count asks for it; a reading
-// that nobody asked for is as good.
-func (m *Machine) Traffic(now time.Time, id LineID, c Counts) {}
-
-// Use takes a person's choice: the WAN to use while it works; "" leaves it to the
-// machine.
-func (m *Machine) Use(now time.Time, wan string) { m.person = wan }
 
 // base is the silence that fells a line with short round trips.
 func (l *line) base() time.Duration {

@@ -65,7 +65,7 @@ func TestOutageIsActedOnInTime(t *testing.T) {
 	}
 }
 
-var seeds = flag.Int("seeds", 1, "multiply the seeds of TestRandomLossMovesNothing")
+var seeds = flag.Int("seeds", 1, "multiply the seeds of the tests that have random traces")
 
 // Random loss fells no line. With -seeds=60 that was seen over 60 hours at 20 %,
 // 220 hours at 30 % and 60 hours at 40 % of round trips lost.

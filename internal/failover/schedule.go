@@ -9,12 +9,24 @@ func (m *Machine) interval(l *line) time.Duration {
 	switch {
 	case l.verdict == Untried:
 		return min(every, eager)
+	case l.metered && l.inUse:
+		return max(metered, every)
+	case l.metered && l.verdict == Returning:
+		return min(max(seldom, l.owes(m)/15), max(metered, seldom))
+	case l.metered && m.use[l.id.Family].wan == "":
+		return max(every, time.Second)
 	case l.inUse, m.use[l.id.Family].wan == "":
 		return every
-	case l.metered && l.verdict != Returning:
+	case l.metered && !m.comparing(l.id.Family):
 		return max(metered, seldom)
 	}
 	return seldom
+}
+
+// comparing says whether a better line is looked for: the one in use loses too much.
+func (m *Machine) comparing(f Family) bool {
+	l := m.line(LineID{m.use[f].wan, f})
+	return l != nil && l.verdict == Degraded && (l.lossy || l.hollow)
 }
 
 // burstGap is the time between two probes of a burst: about burstProbes of them
@@ -48,24 +60,27 @@ func (l *line) schedule(m *Machine, now time.Time) []Probe {
 	}
 	var out []Probe
 	send := func(t *target, regular, trial bool) {
+		l.lastAsked = now
 		m.lastID++
 		p := &asked{id: m.lastID, line: l, target: t, ordered: now, regular: regular, trial: trial}
 		m.asked[p.id] = p
+		m.ordered = append(m.ordered, p)
 		out = append(out, Probe{ID: p.id, Line: l.id, Target: t.Target})
 	}
+	allDeaf := l.allDeaf() // then their silence is all there is to go by
 	if l.verdict == Suspect {
 		if now.Before(l.burst) {
 			return nil
 		}
 		if l.volley {
 			for _, t := range l.targets {
-				send(t, false, t.deaf())
+				send(t, false, t.deaf() && !allDeaf)
 			}
 			l.volley = false
 		} else {
 			l.turn++
 			t := l.targets[l.turn%len(l.targets)]
-			send(t, false, t.deaf())
+			send(t, false, t.deaf() && !allDeaf)
 		}
 		l.burst = now.Add(m.burstGap(l))
 		return out
@@ -76,14 +91,14 @@ func (l *line) schedule(m *Machine, now time.Time) []Probe {
 	l.next = m.beat(l.next, now, m.interval(l))
 	if l.volley || l.verdict == Untried {
 		for _, t := range l.targets {
-			send(t, true, t.deaf())
+			send(t, true, t.deaf() && !allDeaf)
 		}
 		l.volley = false
 		return out
 	}
 	send(l.inTurn(), true, false)
 	for _, t := range l.targets {
-		if t.deaf() && !l.allDeaf() && !l.metered && now.Sub(t.trial) >= deafRetry {
+		if t.deaf() && !allDeaf && !l.metered && now.Sub(t.trial) >= deafRetry {
 			t.trial = now
 			send(t, false, true)
 		}
@@ -138,19 +153,27 @@ func (l *line) wake(m *Machine, now time.Time) time.Time {
 		judge(p.deadline)
 	}
 	if l.verdict == Returning && !l.goodSince.IsZero() {
-		judge(l.goodSince.Add(m.cfg.HoldDown))
+		judge(l.goodSince.Add(l.owes(m)))
+	}
+	if every := m.countEvery(l); every > 0 {
+		sooner(l.ordered.Add(every))
+	}
+	if l.inUse && l.verdict == Degraded && !l.badSince.IsZero() {
+		judge(l.badSince.Add(patience))
 	}
 	since, ok := l.silentSince()
 	if !ok {
 		return at
 	}
-	settle := l.rtt.settle(l.base(), m.cfg.Timeout)
+	settle, _ := l.enough(m, now)
 	switch l.verdict {
-	case Up, Returning:
+	case Up, Degraded, Returning:
 		judge(since.Add(l.rtt.timeout(m.cfg.Timeout)))
 	case Suspect:
 		judge(since.Add(settle / 2)) // the alarm
 		judge(since.Add(settle))
+		judge(since.Add(excuses))
+		judge(l.packetAt.Add(l.base()))
 	case Untried:
 		judge(since.Add(settle))
 	}

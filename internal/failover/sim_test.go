@@ -33,7 +33,37 @@ type path struct {
 	dead    map[Target]bool
 	limit   time.Duration // the limited targets answer once in this time
 	limited map[Target]time.Time
-	refuse  string // routers answer with this ICMP error
+	refuse  string        // routers answer with this ICMP error
+	only    map[Kind]bool // nil: all; the kinds of probe that are answered
+
+	packets, answers float64 // a second that come back
+	heldUp           bool    // the uplink is dead: what comes back answers nothing new
+	counts           [2]float64
+	counted          time.Time
+}
+
+// count advances the line's counters to a time.
+func (p *path) count(now time.Time) Counts {
+	if d := now.Sub(p.counted).Seconds(); !p.counted.IsZero() && !p.cut {
+		p.counts[0] += d * p.packets
+		if !p.heldUp {
+			p.counts[1] += d * p.answers
+		}
+	}
+	p.counted = now
+	return Counts{Packets: uint64(p.counts[0]), Answers: uint64(p.counts[1])}
+}
+
+// load changes what comes back a second.
+func (p *path) load(now time.Time, packets, answers float64) {
+	p.count(now)
+	p.packets, p.answers = packets, answers
+}
+
+// sever cuts the line or mends it.
+func (p *path) sever(now time.Time, cut bool) {
+	p.count(now)
+	p.cut = cut
 }
 
 func fixed(d time.Duration) func(*rand.Rand, time.Time) time.Duration {
@@ -76,13 +106,15 @@ type world struct {
 	tick   time.Time // when the machine asked to be called; zero: never
 	log    []stamped
 	probes map[LineID]int
-	mute   bool // the prober is dead: orders vanish
+	before func() // called when time has gone on, before anything happens
+	mute   bool   // the prober is dead: orders vanish
 	ticks  int
-	orders int // ticks that ordered probes
+	orders int            // ticks that ordered probes
+	reads  map[LineID]int // of counters
 }
 
 func newWorld(cfg Config, seed uint64) *world {
-	w := &world{m: New(cfg, epoch), r: rand.New(rand.NewPCG(seed, 87)), now: epoch, paths: map[LineID]*path{}, probes: map[LineID]int{}}
+	w := &world{m: New(cfg, epoch), r: rand.New(rand.NewPCG(seed, 87)), now: epoch, paths: map[LineID]*path{}, probes: map[LineID]int{}, reads: map[LineID]int{}}
 	for _, id := range []LineID{fiber, lte} {
 		w.paths[id] = &path{rtt: fixed(20 * time.Millisecond)}
 	}
@@ -115,6 +147,12 @@ func (w *world) step() {
 	if len(out.Probes) > 0 {
 		w.orders++
 	}
+	for _, id := range out.Count {
+		w.reads[id]++
+		at := w.now.Add(300 * time.Microsecond)
+		c := w.paths[id].count(at)
+		w.push(at.Add(time.Millisecond), func() { w.m.Traffic(at, id, c) })
+	}
 	for _, p := range out.Probes {
 		w.probes[p.Line]++
 		if !w.mute {
@@ -133,7 +171,7 @@ func (w *world) send(p Probe) {
 			w.m.Error(sent, p.ID, path.refuse)
 			return
 		}
-		if path.cut || path.dead[p.Target] || w.r.Float64() < path.loss {
+		if path.cut || path.heldUp || path.dead[p.Target] || path.only != nil && !path.only[p.Target.Kind] || w.r.Float64() < path.loss {
 			return
 		}
 		if last, is := path.limited[p.Target]; is && path.limit > 0 {
@@ -163,11 +201,17 @@ func (w *world) run(d time.Duration) {
 		if len(w.queue) > 0 && !w.queue[0].at.After(next) {
 			e := heap.Pop(&w.queue).(event)
 			w.now = e.at
+			if w.before != nil {
+				w.before()
+			}
 			e.do()
 			w.step()
 			continue
 		}
 		w.now = next
+		if w.before != nil {
+			w.before()
+		}
 		if next.Equal(end) {
 			w.step()
 			return
@@ -215,9 +259,17 @@ func (w *world) fell(id LineID, d time.Duration) time.Duration {
 	return -1
 }
 
+// dump logs the last changes, without the suspicions that came to nothing.
 func (w *world) dump(t *testing.T) {
 	t.Helper()
-	for _, c := range w.log {
+	var log []stamped
+	for i, c := range w.log {
+		if c.From == Suspect && c.To != Down || c.To == Suspect && (i+1 == len(w.log) || w.log[i+1].From == Suspect && w.log[i+1].To != Down) {
+			continue
+		}
+		log = append(log, c)
+	}
+	for _, c := range log[max(0, len(log)-30):] {
 		if c.Choice {
 			t.Logf("%9v %v: %q -> %q (%s)", c.at, c.Line.Family, c.FromWAN, c.ToWAN, c.Why)
 		} else {

@@ -61,20 +61,17 @@ func (m *Machine) Status() Status {
 	for _, l := range m.lines {
 		v := Line{
 			LineID: l.id, Verdict: l.verdict, Since: l.since, Why: l.why,
-			Up: l.verdict.Works() || l.held, Probes: len(l.history),
+			Up: l.verdict.Works() || l.held, Loss: l.loss(), Probes: len(l.history),
 			RTT: l.rtt.srtt, Deviation: l.rtt.rttvar, LastReply: l.lastReply,
 		}
-		lost := 0
-		for _, o := range l.history {
-			if o.lost {
-				lost++
+		v.Latency, _ = l.latency()
+		v.Relapses = max(l.failures-1, 0)
+		v.NextHoldDown = l.nextHoldDown(m, m.now)
+		if !l.steady && !l.fresh {
+			v.HoldDown = l.owes(m)
+			if l.verdict.Works() && !l.goodSince.IsZero() {
+				v.GoodAt = l.goodSince.Add(v.HoldDown)
 			}
-		}
-		if len(l.history) > 0 {
-			v.Loss = 100 * float64(lost) / float64(len(l.history))
-		}
-		if l.verdict == Returning && !l.goodSince.IsZero() {
-			v.GoodAt = l.goodSince.Add(m.cfg.HoldDown)
 		}
 		for _, t := range l.targets {
 			if t.deaf() {

@@ -1,0 +1,223 @@
+package failover
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+const (
+	historyLen = 64 // probes that the loss is from
+	latencyLen = 16 // answered ones that the latency is from
+	judgeFrom  = 32 // probes from which on the loss is judged, at latencyLen the latency
+
+	// patience is how long a line has to be degraded before new connections leave
+	// it: longer than what a transfer of the house does to its figures.
+	patience = 10 * time.Second
+
+	// queued is by how much a full buffer lengthens round trips at least.
+	queued = 80 * time.Millisecond
+)
+
+// figures are what a line's regular probes show, and what is thought of it.
+type figures struct {
+	history []outcome // ring of regular probes
+	oldest  int
+	changed bool // since they were judged
+
+	lossy, slow, hollow bool
+	badWhy              string
+	badSince            time.Time // since when it is bad without the house's own doing
+	own                 bool      // the house's own traffic fills a buffer and makes it so
+	quickest
+}
+
+type outcome struct {
+	id   uint64
+	lost bool
+	rtt  time.Duration // if not lost
+}
+
+// record notes the outcome of a regular probe; a late reply corrects its loss.
+func (f *figures) record(o outcome) {
+	f.changed = true
+	if i := slices.IndexFunc(f.history, func(h outcome) bool { return h.id == o.id }); i >= 0 {
+		f.history[i] = o
+		return
+	}
+	if len(f.history) < historyLen {
+		f.history = append(f.history, o)
+		return
+	}
+	f.history[f.oldest] = o
+	f.oldest = (f.oldest + 1) % historyLen
+}
+
+// quickest is the least round trip of the last one or two hours.
+type quickest struct {
+	hour, before time.Duration // 0: none measured
+	since        time.Time     // of hour
+}
+
+func (q *quickest) add(now time.Time, rtt time.Duration) {
+	if now.Sub(q.since) >= time.Hour {
+		*q = quickest{before: q.hour, since: now}
+	}
+	if q.hour == 0 || rtt < q.hour {
+		q.hour = rtt
+	}
+}
+
+func (q *quickest) least() time.Duration {
+	if q.before != 0 && q.before < q.hour {
+		return q.before
+	}
+	return q.hour
+}
+
+// anew forgets the figures: they were of an outage, or of a full buffer.
+func (f *figures) anew() { *f = figures{history: f.history[:0], quickest: f.quickest} }
+
+// loss is in percent.
+func (f *figures) loss() float64 {
+	lost := 0
+	for _, o := range f.history {
+		if o.lost {
+			lost++
+		}
+	}
+	return 100 * float64(lost) / float64(max(len(f.history), 1))
+}
+
+// latency is the median of the latest that were answered; n is of how many.
+func (f *figures) latency() (d time.Duration, n int) {
+	var rtts [latencyLen]time.Duration
+	for i := len(f.history) - 1; i >= 0 && n < latencyLen; i-- {
+		if o := f.history[(f.oldest+i)%len(f.history)]; !o.lost {
+			rtts[n] = o.rtt
+			n++
+		}
+	}
+	if n == 0 {
+		return 0, 0
+	}
+	slices.Sort(rtts[:n])
+	return rtts[n/2], n
+}
+
+func (f *figures) bad() bool { return f.lossy || f.slow || f.hollow }
+
+// figure judges the line's figures. What is bad stays so until it is clearly
+// better than the threshold: half the loss, three quarters of the latency.
+func (l *line) figure(m *Machine, now time.Time) {
+	if !l.changed {
+		return
+	}
+	l.changed = false
+	loss, n := l.loss(), len(l.history)
+	latency, answered := l.latency()
+	t := m.cfg.Degraded
+	was, wasOwn, why := l.bad(), l.own, []string(nil)
+	l.lossy = t.Loss > 0 && (n >= judgeFrom && loss > t.Loss || l.lossy && loss > t.Loss/2)
+	l.slow = t.Latency > 0 && (answered >= latencyLen && latency > t.Latency || l.slow && latency > t.Latency*3/4)
+	l.hollow = m.isHollow(l)
+	if l.own = (l.slow || l.lossy) && l.busy(now) && latency >= l.least()+queued; wasOwn && !l.own {
+		l.anew() // what a full buffer lost says nothing about the line
+		if l.goodSince.IsZero() {
+			l.goodSince = now
+		}
+	}
+	if l.lossy {
+		why = append(why, fmt.Sprintf("%.0f %% of the probes are lost", loss))
+	}
+	if l.slow {
+		why = append(why, fmt.Sprintf("answers take %v", latency.Round(10*time.Millisecond)))
+	}
+	if l.hollow {
+		why = append(why, "it answers pings and nothing else")
+	}
+	if l.badWhy = strings.Join(why, ", "); l.own {
+		l.badWhy += ", by the house's own traffic"
+	}
+	if !l.bad() || l.own && !l.hollow {
+		l.badSince = time.Time{}
+	} else if l.badSince.IsZero() {
+		l.badSince = now
+	}
+	switch {
+	case l.bad():
+		l.goodSince = time.Time{}
+	case was:
+		l.goodSince = now
+	}
+	if l.verdict == Up || l.verdict == Returning || l.verdict == Degraded {
+		switch v := l.standing(); {
+		case v == Degraded:
+			l.enter(m, now, v, l.badWhy)
+		case l.verdict == Degraded && v == Returning:
+			l.enter(m, now, v, fmt.Sprintf("better again; to be good for %v", l.owes(m)))
+		case l.verdict == Degraded:
+			l.enter(m, now, v, "better again")
+		}
+	}
+}
+
+// isHollow says whether a line carries echoes and nothing else: every target that
+// is asked in another way, and was answered before, is deaf here, and one of them
+// has answered by another line since. So neither a dead server nor a port that
+// this ISP never let through is held against it.
+func (m *Machine) isHollow(l *line) bool {
+	echoes, elsewhere := false, false
+	for _, t := range l.targets {
+		switch {
+		case t.Kind == Echo:
+			echoes = echoes || !t.deaf()
+		case t.last.IsZero():
+		case !t.deaf():
+			return false
+		default:
+			elsewhere = elsewhere || m.answeredElsewhere(l, t)
+		}
+	}
+	return echoes && elsewhere
+}
+
+func (m *Machine) answeredElsewhere(l *line, t *target) bool {
+	for _, o := range m.lines {
+		if o == l || o.id.Family != l.id.Family || !o.verdict.Works() {
+			continue
+		}
+		for _, u := range o.targets {
+			if u.Target == t.Target && !u.deaf() && u.last.After(t.last) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// tooBad says whether new connections should leave the line for a better one.
+func (l *line) tooBad(now time.Time) bool {
+	return l.verdict == Degraded && (l.hollow || !l.badSince.IsZero() && now.Sub(l.badSince) >= patience)
+}
+
+// betterThan says whether the line is clearly better than one that is degraded. A
+// line that is paid by volume is not taken because another one is slow.
+func (l *line) betterThan(m *Machine, o *line) bool {
+	loss := l.loss()
+	latency, answered := l.latency()
+	t := m.cfg.Degraded
+	switch {
+	case l.verdict != Up, len(l.history) < latencyLen, answered == 0:
+		return false
+	case t.Loss > 0 && loss > t.Loss/2, t.Latency > 0 && latency > t.Latency*3/4:
+		return false
+	case o.hollow:
+		return true
+	case o.lossy:
+		return 2*loss <= o.loss()
+	}
+	theirs, _ := o.latency()
+	return !l.metered && 2*latency <= theirs
+}
