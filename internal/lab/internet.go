@@ -67,6 +67,9 @@ func (l *Lab) openInternet(isp *Host, name string) (*Host, error) {
 	if err := inet.ServeEcho([]uint16{7, 80, 443}, []uint16{7, 443}); err != nil {
 		return nil, err
 	}
+	if err := inet.serveBulk(); err != nil {
+		return nil, err
+	}
 	return inet, inet.serveDNS(name, nil)
 }
 

@@ -269,27 +269,6 @@ func (i *ISP) Owns(a netip.Addr) bool {
 	return i.Prefix6.IsValid() && i.Prefix6.Contains(a)
 }
 
-// Dark cuts the line behind the ISP's router, in silence: nothing passes from or
-// to the customer, the link and the router's own addresses stay.
-func (i *ISP) Dark(on bool) error {
-	for _, v6 := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
-		for _, dev := range []string{"cust0", "up0"} {
-			// Before main, after local: what is for the router itself arrives.
-			r := netlink.NewRule()
-			r.Priority, r.Family, r.IifName, r.Type = 10, v6, dev, unix.FR_ACT_BLACKHOLE
-			r.Table = unix.RT_TABLE_UNSPEC
-			f := i.Router.nl.RuleDel
-			if on {
-				f = i.Router.nl.RuleAdd
-			}
-			if err := f(r); err != nil {
-				return fmt.Errorf("let isp-%s go dark (%v): %w", i.Name, on, err)
-			}
-		}
-	}
-	return nil
-}
-
 // Carrier takes the carrier from the gateway's port, or gives it back.
 func (i *ISP) Carrier(on bool) error {
 	if i.TAP {

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -20,6 +21,8 @@ import (
 type Variant struct {
 	// TAP are WANs whose ports are TAPs.
 	TAP []string `json:"tap,omitempty"`
+	// Shaped are WANs whose lines can be given figures: TAPs, where the port allows.
+	Shaped []string `json:"shaped,omitempty"`
 	// Lease is how long the ISPs lease; 0 is an hour.
 	Lease time.Duration `json:"lease_ns,omitempty"`
 	// Same gives all ISPs the first one's network, router and customer address.
@@ -91,6 +94,9 @@ func (s *Site) vary(v Variant) {
 		l := &s.Lines[i]
 		for _, t := range v.TAP {
 			l.TAP = l.TAP || t == l.Name
+		}
+		if slices.Contains(v.Shaped, l.Name) {
+			l.Shaped, l.TAP = true, l.TAP || l.VLAN == 0 && !s.shared(l.Port)
 		}
 		if v.Lease != 0 {
 			l.Lease = v.Lease

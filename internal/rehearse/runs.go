@@ -50,6 +50,7 @@ func Runs(s *Site, long bool) []Run {
 		add(restartAct("KILL", syscall.SIGKILL), restartAct("TERM", syscall.SIGTERM))
 	}
 	runs := append(s.losses(), steady)
+	runs = append(runs, s.rough()...)
 	runs = append(runs, s.oddities()...)
 	for i := range runs {
 		runs[i].Acts = append(runs[i].Acts, leakAct(s, runs[i].Name))

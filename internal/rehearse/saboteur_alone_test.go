@@ -82,7 +82,8 @@ func forget(b *rehearse.Bench) error {
 // reference gateway, whose saboteurs stand for both.
 func usual(drill string) bool {
 	for _, prefix := range []string{"lease/", "advertise/", "name/", "out/", "forward/web/", "hairpin/web/", "closed/fiber/IPv4", "closed/fiber/IPv6",
-		"restart/", "overlap/", "leak/fiber/steady", "leak/fiber/overlap"} {
+		"restart/", "overlap/", "leak/fiber/steady", "leak/fiber/overlap",
+		"rough/", "leak/fiber/alone-fiber"} {
 		if strings.HasPrefix(drill, prefix) {
 			return true
 		}

@@ -428,7 +428,7 @@ func stages() []stage {
 		}
 		out = append(out, stage{file, l.only, l.by})
 	}
-	return append(out, alone...)
+	return slices.Concat(out, alone, rough)
 }
 
 var onlyStage = flag.String("stage", "", "only the saboteurs whose file and part hold this text")

@@ -89,6 +89,7 @@ func NewSite(cfg *config.Config, m Machine) (*Site, error) {
 	}
 	if m.TAP != "" && len(s.Lines) > 0 {
 		s.omit(false, "a real port's carrier", "it is lost on a veth, of which the kernel tells faster than of a real port: %s", m.TAP)
+		s.omit(false, "a bad line", "lines have no delay, loss and rate here: %s", m.TAP)
 	}
 	return s, nil
 }

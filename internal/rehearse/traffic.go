@@ -66,7 +66,7 @@ func (t *traffic) start(ctx context.Context) error {
 	}
 	for _, l := range t.b.Lines {
 		f, port := t.b.inbound(l.Name, t.v6)
-		if f == nil {
+		if f == nil || t.b.darkened[l.Name] {
 			continue
 		}
 		public, err := t.b.publicAddr(ctx, l.Name, t.v6)

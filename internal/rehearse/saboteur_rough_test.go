@@ -1,0 +1,45 @@
+package rehearse_test
+
+import (
+	"errors"
+	"os"
+
+	"weir/internal/rehearse"
+)
+
+// rough are the saboteurs of lines that are bad, and of those dead one way.
+var rough = []stage{
+	{reference, "rough-fiber", []saboteur{
+		{"new connections are moved", at(rehearse.Cut, once("moved", wrongLine)), []string{"rough/fiber/loss", "rough/fiber/buffer"}},
+		{"inside addresses on the lines", at(rehearse.Up, leak), []string{"leak/fiber/rough-fiber", "leak/lte/rough-fiber"}},
+	}},
+	{reference, "rough/fiber/loss", []saboteur{
+		{"conversations are reset", at(rehearse.Cut, refuse("forward", `iifname eth0 tcp dport 7 ct state established reject with tcp reset`)), []string{"rough/fiber/loss"}},
+	}},
+	{reference, "alone-fiber", []saboteur{
+		{"conversations are reset", at(rehearse.Cut, refuse("forward", `iifname eth0 tcp dport 7 ct state established reject with tcp reset`)), []string{"rough/fiber/alone/buffer", "rough/fiber/alone/loss"}},
+		{"inside addresses on the lines", at(rehearse.Up, leak), []string{"leak/fiber/alone-fiber", "leak/lte/alone-fiber"}},
+	}},
+	{reference, "uplink-fiber", []saboteur{
+		{"nobody fails over", at(rehearse.Cut, freeze), []string{"uplink/fiber/gap", "uplink/fiber/new"}},
+		{"inside addresses on the lines", at(rehearse.Up, leak), []string{"leak/fiber/uplink-fiber", "leak/lte/uplink-fiber"}},
+	}},
+	{reference, "downlink-fiber", []saboteur{
+		{"nobody fails over", at(rehearse.Cut, freeze), []string{"downlink/fiber/gap", "downlink/fiber/new"}},
+		{"inside addresses on the lines", at(rehearse.Up, leak), []string{"leak/fiber/downlink-fiber", "leak/lte/downlink-fiber"}},
+	}},
+}
+
+// once does a thing at the first of several moments of a lab.
+func once(name string, f func(*rehearse.Bench) error) func(*rehearse.Bench) error {
+	return func(b *rehearse.Bench) error {
+		done, err := os.OpenFile("/run/lab/once-"+name, os.O_CREATE|os.O_EXCL, 0o600)
+		if errors.Is(err, os.ErrExist) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		return errors.Join(done.Close(), f(b))
+	}
+}
