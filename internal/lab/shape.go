@@ -14,7 +14,9 @@ type Shape struct {
 	// overtake each other: one that is late holds up those behind it.
 	Delay, Jitter time.Duration
 	// Loss is how many of a hundred frames get lost under way, by chance and each
-	// by itself. They take their share of the rate.
+	// by itself. They take their share of the rate. ARP and neighbour discovery are
+	// spared: the losses are those of the road behind the ISP's router. A neighbour
+	// that is not found for a second is an outage, and no loss.
 	Loss float64
 	// Rate is in bits/s of whole Ethernet frames, without preamble and checksum;
 	// 0 is as fast as the lab can. Queue is how many bytes may wait for their turn,
@@ -90,9 +92,9 @@ func newQueue(s Shape, seed uint64) *queue {
 // comes after does not overtake it.
 func (q *queue) set(s Shape) { q.shape = s }
 
-// send is told of a frame of size bytes at now. The time it arrives counts only
-// for one that Passed.
-func (q *queue) send(now time.Duration, size int) (arrives time.Duration, f Fate) {
+// send is told of a frame of size bytes at now, and whether loss spares it. The
+// time it arrives counts only for one that Passed.
+func (q *queue) send(now time.Duration, size int, spared bool) (arrives time.Duration, f Fate) {
 	lost, late := q.chance.Float64(), q.chance.Float64()
 	s := q.shape
 	if s.Dead {
@@ -119,7 +121,7 @@ func (q *queue) send(now time.Duration, size int) (arrives time.Duration, f Fate
 		q.waiting = append(q.waiting, unsent{until, size})
 		q.bytes += size
 	}
-	if lost*100 < s.Loss {
+	if lost*100 < s.Loss && !spared {
 		return 0, Lost
 	}
 	q.last = max(q.last, until+s.Delay+time.Duration(late*float64(s.Jitter)))

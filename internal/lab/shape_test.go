@@ -25,7 +25,7 @@ type told struct {
 func ask(q *queue, frames ...sent) []told {
 	var out []told
 	for _, f := range frames {
-		at, fate := q.send(f.at, f.size)
+		at, fate := q.send(f.at, f.size, false)
 		out = append(out, told{at, fate})
 	}
 	return out
@@ -158,6 +158,33 @@ func TestQueueRate(t *testing.T) {
 	}
 }
 
+// What finds neighbours is not lost by chance; a dead direction and a full queue
+// take it like all else.
+func TestSpared(t *testing.T) {
+	arp := make([]byte, 60)
+	arp[12], arp[13] = 0x08, 0x06
+	ns := make([]byte, 86)
+	ns[12], ns[13], ns[20], ns[54] = 0x86, 0xdd, 58, 135
+	echo := make([]byte, 118)
+	echo[12], echo[13], echo[20], echo[54] = 0x86, 0xdd, 58, 128
+	for _, c := range []struct {
+		frame []byte
+		want  bool
+	}{{arp, true}, {ns, true}, {echo, false}, {nil, false}, {ns[:54], false}, {arp[:13], false}} {
+		if got := findsNeighbours(c.frame); got != c.want {
+			t.Errorf("% x: %v, want %v", c.frame, got, c.want)
+		}
+	}
+	for _, c := range []struct {
+		shape Shape
+		want  Fate
+	}{{Shape{Loss: 100}, Passed}, {Shape{Loss: 100, Rate: 1, Queue: 1}, Full}, {Shape{Dead: true}, Dead}} {
+		if _, f := newQueue(c.shape, 1).send(0, 60, true); f != c.want {
+			t.Errorf("%+v: %v, want %v", c.shape, f, c.want)
+		}
+	}
+}
+
 func TestShapeCheck(t *testing.T) {
 	for _, s := range []Shape{{Delay: -1}, {Jitter: -1}, {Loss: -1}, {Loss: 101}, {Loss: math.NaN()}, {Rate: -1}, {Queue: -1}} {
 		if s.Check() == nil {
@@ -171,7 +198,7 @@ func BenchmarkQueue(b *testing.B) {
 	q := newQueue(Shape{Rate: 1e9, Queue: 300_000, Loss: 1, Delay: 10 * ms, Jitter: ms}, 1)
 	now := time.Duration(0)
 	for b.Loop() {
-		q.send(now, 1514)
+		q.send(now, 1514, false)
 		now += 12 * time.Microsecond
 	}
 }

@@ -2,6 +2,7 @@ package lab
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"os"
 	"sync"
@@ -170,7 +171,7 @@ func (d *direction) read() {
 func (d *direction) takes(b []byte) (now bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	at, fate := d.queue.send(time.Since(d.start), len(b))
+	at, fate := d.queue.send(time.Since(d.start), len(b), findsNeighbours(b))
 	switch fate {
 	case Lost:
 		d.count.Lost++
@@ -201,6 +202,21 @@ func (d *direction) takes(b []byte) (now bool) {
 		case d.wake <- struct{}{}:
 		default:
 		}
+	}
+	return false
+}
+
+// findsNeighbours says whether a frame is ARP, or router or neighbour discovery
+// (RFC 4861).
+func findsNeighbours(b []byte) bool {
+	if len(b) < 14 {
+		return false
+	}
+	switch binary.BigEndian.Uint16(b[12:]) {
+	case unix.ETH_P_ARP:
+		return true
+	case unix.ETH_P_IPV6:
+		return len(b) > 54 && b[20] == unix.IPPROTO_ICMPV6 && b[54] >= 133 && b[54] <= 137
 	}
 	return false
 }
