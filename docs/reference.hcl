@@ -336,8 +336,8 @@ route "calls" {
   # Port, or a range in quotes; one or a list. Unsaid: all. Source: nft dport.
   # port = [5060, "10000-20000"]
 
-  # The first of these that works; if none does, the others as failover says. One of prefer, only
-  # and never is said.
+  # The first of these that works; one that has come back only after its hold-down, where another
+  # works. If none does, the others as failover says. One of prefer, only and never is said.
   # Name: wan.NAME, wan; one or a list. Unsaid: only or never says it. Source: ip-rule(8) fwmark.
   prefer = wan.fiber
 

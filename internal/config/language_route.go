@@ -13,7 +13,7 @@ var routeBlock = &block{
 		{name: "port", typ: typePort, list: true, unsaid: "all", example: `[5060, "10000-20000"]`, source: "nft dport",
 			doc: "The port at the far end."},
 		{name: "prefer", typ: typeRef, list: true, shown: true, kinds: []Kind{KindWAN}, unsaid: "only or never says it", example: `wan.fiber`, source: "ip-rule(8) fwmark",
-			doc: "The first of these that works; if none does, the others as failover says. One of prefer, only and never is said."},
+			doc: "The first of these that works; one that has come back only after its hold-down, where another works. If none does, the others as failover says. One of prefer, only and never is said."},
 		{name: "only", typ: typeRef, list: true, kinds: []Kind{KindWAN}, unsaid: "prefer or never says it", example: `wan.fiber`, source: "ip-rule(8) fwmark",
 			doc: "A kill-switch: the first of these that works, or the connection is refused. In a family that none of them has it is refused, too."},
 		{name: "never", typ: typeRef, list: true, kinds: []Kind{KindWAN}, unsaid: "prefer or only says it", example: `wan.fiber`, source: "ip-rule(8) fwmark",

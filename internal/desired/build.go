@@ -233,6 +233,7 @@ func (b *build) house() ruleset.House {
 		h.LANs = append(h.LANs, ruleset.LAN{Name: l.cfg.Name, Link: l.link, Addr: l.addr, Reach: l.cfg.Reach})
 	}
 	for _, w := range b.wans {
+		w.Wary4, w.Wary6 = b.st.WANs[w.Name].V4.Wary, b.st.WANs[w.Name].V6.Wary
 		w.Takes4 = w.Far4.IsValid() && b.takes(w.Name, w.v4, b.st.Use4)
 		w.Takes6 = w.Far6.IsValid() && b.takes(w.Name, w.v6, b.st.Use6)
 		h.WANs = append(h.WANs, w.WAN)

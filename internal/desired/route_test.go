@@ -41,7 +41,7 @@ route "never" {
 		t.Fatal(diags.Format([]config.File{file}))
 	}
 	for _, c := range []struct {
-		name, up, use       string // a letter each: s is spare
+		name, up, use       string // a letter each: s is spare, in capitals it is wary
 		prefer, only, never string // IPv4, then IPv6; - is none
 	}{
 		{"all work", "abcs", "a", "ss", "cs", "aa"},
@@ -51,6 +51,11 @@ route "never" {
 		{"a fell", "bcs", "b", "ss", "cs", "--"},
 		{"none of failover's works, the last that fell keeps its flows", "cs", "", "ss", "ss", "--"},
 		{"nothing works", "", "", "--", "--", "--"},
+		{"spare is wary", "abcS", "a", "c-", "cs", "aa"},
+		{"spare and c are wary", "abCS", "a", "--", "cs", "aa"},
+		{"a is wary and in use", "Abcs", "a", "ss", "cs", "aa"},
+		{"a is wary, b in use", "Abcs", "b", "ss", "cs", "aa"},
+		{"all are wary", "ABCS", "a", "ss", "cs", "aa"},
 	} {
 		long := func(n string) string {
 			if n == "s" {
@@ -60,7 +65,9 @@ route "never" {
 		}
 		st := state.State{Index: map[string]uint8{"a": 1, "b": 2, "c": 3, "spare": 4}, WANs: map[string]state.WAN{}, Use4: c.use, Use6: c.use}
 		for _, n := range c.up {
-			st.WANs[long(string(n))] = state.WAN{V4: state.Line{Up: true}, V6: state.Line{Up: n != 'c'}}
+			wary := n < 'a'
+			n |= 0x20
+			st.WANs[long(string(n))] = state.WAN{V4: state.Line{Up: true, Wary: wary}, V6: state.Line{Up: n != 'c', Wary: wary}}
 		}
 		st.ULA = netip.MustParsePrefix("fd57:e1:a::/48")
 		h := House(cfg, st)

@@ -86,10 +86,11 @@ func (w world) take(s failover.Status) world {
 	wans := maps.Clone(w.wans)
 	for _, l := range s.Lines {
 		k := wans[l.WAN]
+		wary := l.Verdict == failover.Returning || l.Verdict == failover.Degraded
 		if l.Family == failover.IPv4 {
-			k.up4 = l.Up
+			k.up4, k.wary4 = l.Up, wary
 		} else {
-			k.up6 = l.Up
+			k.up6, k.wary6 = l.Up, wary
 		}
 		wans[l.WAN] = k
 	}

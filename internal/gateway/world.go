@@ -49,6 +49,8 @@ type wan struct {
 	router6  bool           // the kernel has a default route from one
 	dad6     bool           // a fixed IPv6 address is not to be used yet: duplicate address detection
 	up4, up6 bool           // the verdict: new connections may use it
+	wary4    bool           // the verdict: not without need
+	wary6    bool
 }
 
 // state is w as desired.Build wants it, for the WANs of c.
@@ -64,7 +66,7 @@ func (w world) state(c *config.Config) state.State {
 	for _, cw := range c.WANs {
 		k := w.wans[cw.Name]
 		v := state.WAN{V4: line4(cw, k), V6: line6(cw, k)}
-		v.V4.Up, v.V6.Up = k.up4, k.up6
+		v.V4.Up, v.V6.Up, v.V4.Wary, v.V6.Wary = k.up4, k.up6, k.wary4, k.wary6
 		if k.lease != nil {
 			v.MTU = k.lease.MTU
 		}

@@ -276,7 +276,7 @@ func (x *explain) leaves(l *LAN) {
 	case held:
 		why = fmt.Sprintf("none of the lines that it allows takes new connections in %s now", x.family())
 	case r != nil && by != "" && x.by(*r, x.f) == "":
-		why = fmt.Sprintf("none of those takes new connections in %s now, so it leaves as failover says, by wan.%s", x.family(), by)
+		why = fmt.Sprintf("none of those is up and proven in %s now, so it leaves as failover says, by wan.%s", x.family(), by)
 	case r != nil && by != "":
 		why = fmt.Sprintf("by wan.%s, which takes new connections in %s", by, x.family())
 	}

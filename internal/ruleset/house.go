@@ -33,6 +33,7 @@ type WAN struct {
 	Own []netip.Prefix
 
 	Takes4, Takes6         bool // new connections may use the line now
+	Wary4, Wary6           bool // but not if another may be used
 	Translate4, Translate6 bool
 	DHCP4                  bool         // gets its address by DHCPv4
 	Resolver               []netip.Addr // the line's own DNS servers
@@ -82,6 +83,13 @@ func (w WAN) takes(f family) bool {
 		return w.Takes4
 	}
 	return w.Takes6
+}
+
+func (w WAN) wary(f family) bool {
+	if f == v4 {
+		return w.Wary4
+	}
+	return w.Wary6
 }
 
 func (w WAN) translates(f family) bool {

@@ -10,7 +10,7 @@ import (
 )
 
 // By names the WAN by which connections that a route matches leave now, in a
-// family; "" is none of those it may: an only or never is refused then, a
+// family. "" is none of those it names: an only or never is refused then, a
 // prefer leaves as failover says.
 func (h House) By(r config.Route, ipv6 bool) string {
 	if ipv6 {
@@ -20,14 +20,27 @@ func (h House) By(r config.Route, ipv6 bool) string {
 }
 
 func (h House) by(r config.Route, f family) string {
-	allowed := r.WANs
-	if r.Way == config.Never {
-		// What failover uses is not second-guessed where the route may follow it.
-		allowed = slices.DeleteFunc(append([]string{h.use(f)}, h.Config.Failover.Prefer...), func(w string) bool { return slices.Contains(r.WANs, w) })
+	takes := func(name string, wary bool) bool {
+		w := h.wan(name)
+		return w != nil && w.takes(f) && (wary || !w.wary(f))
 	}
-	for _, name := range allowed {
-		if w := h.wan(name); w != nil && w.takes(f) {
-			return name
+	use, allowed := h.use(f), r.WANs
+	if r.Way == config.Never {
+		allowed = slices.DeleteFunc(slices.Clone(h.Config.Failover.Prefer), func(w string) bool { return slices.Contains(r.WANs, w) })
+		if slices.Contains(allowed, use) && takes(use, true) {
+			return use // what failover uses is not second-guessed
+		}
+	}
+	// A line that has to prove itself is the last choice: one that comes and goes
+	// is not to move the route's connections each time.
+	for _, wary := range []bool{false, true} {
+		for _, name := range allowed {
+			if takes(name, wary) {
+				return name
+			}
+		}
+		if r.Way == config.Prefer && takes(use, false) {
+			return ""
 		}
 	}
 	return ""

@@ -58,6 +58,10 @@ type Line struct {
 	// Up says that new connections may use the line: it has an address, a
 	// default route, carrier, and its probes come back.
 	Up bool
+
+	// Wary says that it is up but still has to prove itself, or is not good: a
+	// route takes another of its lines where one is up.
+	Wary bool
 }
 
 // Route is a route that a lease brings (RFC 3442).
