@@ -46,6 +46,7 @@ type Bench struct {
 	devices   int
 	darkened  map[string]bool // by WAN, what drills left
 	saboteurs []Saboteur      // tests only
+	serving   map[string]bool // "udp 5060": what the internets serve for routes besides
 	first     time.Duration   // from the daemon's start to the first packet forwarded
 	log       *slog.Logger
 }
@@ -72,6 +73,7 @@ func build(ctx context.Context, site *Site, v Variant, log *slog.Logger) (*Bench
 		Site: site, Lab: l, log: log,
 		ISPs: map[string]*lab.ISP{}, Clients: map[string]*lab.Client{},
 		Hosts: map[string]*lab.Client{}, Joined: map[string]*joined{}, darkened: map[string]bool{}, switches: map[string]*lab.Switch{}, ports: map[string][]*lab.Switch{},
+		serving: map[string]bool{},
 	}
 	site.vary(v)
 	for _, line := range site.Lines {

@@ -19,6 +19,7 @@ var sections = []struct{ word, title string }{
 	{"forward", "Forwards, from outside"},
 	{"hairpin", "Forwards, from inside"},
 	{"closed", "All else is closed"},
+	{"route", "Routes: which line, and what without it"},
 	{"dark", "A line dark behind its router"},
 	{"carrier", "A line without carrier"},
 	{"uplink", "A line that carries nothing up"},

@@ -1,6 +1,7 @@
 package rehearse
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/netip"
@@ -100,13 +101,20 @@ func (b *Bench) answersNames(ctx context.Context, l *LAN, limit time.Duration) b
 // talker is the LAN whose client makes the traffic: the first that may reach the
 // internet.
 func (b *Bench) talker() *LAN {
+	var routed *LAN
 	for i := range b.LANs {
 		l := &b.LANs[i]
-		if verdict(b.Config, b.client(l, false), party{zone: wanZone(b.Lines[0].Name), addr: lab.Web(false)}, 1, 0) == lab.Answered {
+		if verdict(b.Config, b.client(l, false), party{zone: wanZone(b.Lines[0].Name), addr: lab.Web(false)}, 1, 0) != lab.Answered {
+			continue
+		}
+		if b.free(l) {
 			return l
 		}
+		if routed == nil {
+			routed = l
+		}
 	}
-	return &b.LANs[0]
+	return cmp.Or(routed, &b.LANs[0])
 }
 
 // pause waits; it is false if there is no time left.

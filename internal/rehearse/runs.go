@@ -49,8 +49,18 @@ func Runs(s *Site, long bool) []Run {
 	if len(s.Lines) > 0 && len(s.LANs) > 0 {
 		add(restartAct("KILL", syscall.SIGKILL), restartAct("TERM", syscall.SIGTERM))
 	}
-	runs := append(s.losses(), steady)
-	runs = append(runs, s.rough()...)
+	var runs []Run
+	bare := slices.ContainsFunc(s.LANs, func(l LAN) bool { return s.free(&l) }) // somebody shows what the house does without routes
+	if bare {
+		runs = s.losses()
+	}
+	runs = append(runs, steady)
+	if bare {
+		runs = append(runs, s.rough()...)
+	}
+	if run, ok := s.routeRun(); ok {
+		runs = append(runs, run)
+	}
 	runs = append(runs, s.oddities()...)
 	for i := range runs {
 		runs[i].Acts = append(runs[i].Acts, leakAct(s, runs[i].Name))

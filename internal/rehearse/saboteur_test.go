@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"flag"
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
 	"os"
@@ -208,6 +209,7 @@ var saboteurs = func() rehearse.Saboteurs {
 			out[key(i, s)] = s.by
 		}
 	}
+	maps.Copy(out, routeSaboteurs())
 	return out
 }()
 

@@ -19,6 +19,8 @@ type Site struct {
 	LANs    []LAN      // in file order
 	// Omitted is what can't be rehearsed here, and why.
 	Omitted []Omission
+
+	probers []prober // of the file's routes
 }
 
 // LAN is a LAN of the house with those on it.
@@ -91,6 +93,12 @@ func NewSite(cfg *config.Config, m Machine) (*Site, error) {
 		s.omit(false, "a real port's carrier", "it is lost on a veth, of which the kernel tells faster than of a real port: %s", m.TAP)
 		s.omit(false, "a bad line", "lines have no delay, loss and rate here: %s", m.TAP)
 	}
+	if len(s.Lines) > 0 && len(s.LANs) > 0 {
+		s.probe()
+		if !slices.ContainsFunc(s.LANs, func(l LAN) bool { return s.free(&l) }) {
+			s.omit(true, "the house without routes, as lines are lost", "there is a route for what each LAN asks")
+		}
+	}
 	return s, nil
 }
 
@@ -109,6 +117,13 @@ func (s *Site) taken() []netip.Prefix {
 	for _, w := range s.Config.WANs {
 		for _, p := range w.IPv4.Address {
 			out = append(out, p.Masked())
+		}
+	}
+	for _, r := range s.Config.Routes {
+		for _, p := range s.Config.Expand(r.To) {
+			if !p.IsRef() && p.Prefix.Addr().Is4() && p.Prefix.Bits() >= 16 {
+				out = append(out, p.Prefix) // the internet has it, not an ISP
+			}
 		}
 	}
 	return append(out, s.Config.Gateway.Cable4)

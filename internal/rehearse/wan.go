@@ -23,7 +23,11 @@ const silenceLimit = 700 * time.Millisecond
 func outAct(s *Site, l *LAN, v6 bool) Act {
 	drill := name("out", l.Name, familyName(v6))
 	return Act{Drills: []string{drill}, Do: func(ctx context.Context, b *Bench) []Result {
-		return []Result{b.out(ctx, drill, l, s.Order(v6)[0], v6)}
+		wan := s.Order(v6)[0]
+		if r := firstRoute(s.Config, b.client(l, v6), party{zone: wanZone(wan), addr: lab.Web(v6)}, config.TCP, 7); r != nil {
+			wan = s.exit(r, v6, "")
+		}
+		return []Result{b.out(ctx, drill, l, wan, v6)}
 	}}
 }
 
@@ -31,6 +35,9 @@ func (b *Bench) out(ctx context.Context, drill string, l *LAN, wan string, v6 bo
 	about := fmt.Sprintf("a client of %s reaches the internet by %s, translated", l.Name, wan)
 	to := netip.AddrPortFrom(lab.Web(v6), 7)
 	want := verdict(b.Config, b.client(l, v6), party{zone: wanZone(wan), addr: to.Addr()}, config.TCP, 7)
+	if wan == "" {
+		want = lab.Refused // by a route
+	}
 	limit := askLimit
 	if want != lab.Answered {
 		about, limit = fmt.Sprintf("a client of %s reaches no internet", l.Name), silenceLimit
