@@ -200,7 +200,7 @@ func (h *Host) Ask(ctx context.Context, network string, from netip.Addr, to neti
 	end := time.Now().Add(limit)
 	c, err := h.Dial(ctx, network, from, to, limit)
 	if err != nil {
-		return g, answerOf(err), err
+		return g, AnswerOf(err), err
 	}
 	defer c.Close()
 	if err := c.SetDeadline(end); err != nil {
@@ -212,14 +212,14 @@ func (h *Host) Ask(ctx context.Context, network string, from netip.Addr, to neti
 			err = json.Unmarshal(line, &g)
 		}
 		if err != nil {
-			return g, answerOf(err), err
+			return g, AnswerOf(err), err
 		}
 		return g, Answered, nil
 	}
 	b := make([]byte, 2048)
 	for try := 0; ; try++ {
 		if _, err := c.Write([]byte("hello")); err != nil {
-			return g, answerOf(err), err
+			return g, AnswerOf(err), err
 		}
 		// The first datagram may find no neighbour entry on its way.
 		next := time.Now().Add(limit / 3)
@@ -237,13 +237,14 @@ func (h *Host) Ask(ctx context.Context, network string, from netip.Addr, to neti
 			err = json.NewDecoder(bytes.NewReader(b[:n])).Decode(&g)
 		}
 		if err != nil {
-			return g, answerOf(err), err
+			return g, AnswerOf(err), err
 		}
 		return g, Answered, nil
 	}
 }
 
-func answerOf(err error) Answer {
+// AnswerOf is what the error of a dial, read or write says of the far end.
+func AnswerOf(err error) Answer {
 	for _, e := range []error{unix.ECONNREFUSED, unix.ECONNRESET, unix.EHOSTUNREACH, unix.ENETUNREACH, unix.EACCES, unix.EPERM, unix.ENOPROTOOPT} {
 		if errors.Is(err, e) {
 			return Refused

@@ -34,23 +34,37 @@ func (s Scan) List(a Answer) []uint16 {
 	return out
 }
 
-// scanPort is the port that SYNs come from. Nobody else on the internet host
-// uses it, and its kernel resets what answers: no half-open connection is left.
+// scanPort is the port that a scan comes from. Nobody else on the internet host
+// uses it, and its kernel refuses what answers: no half-open connection is left.
 const scanPort = 39
 
 // ScanTCP sends a SYN from the internet host to every port of the customer's
 // address, and waits a little for the last answers.
 func (i *ISP) ScanTCP(ctx context.Context, to netip.Addr, wait time.Duration) (Scan, error) {
+	all := make([]uint16, 65535)
+	for k := range all {
+		all[k] = uint16(k + 1)
+	}
+	return i.scan(ctx, unix.IPPROTO_TCP, to, all, wait)
+}
+
+// ScanUDP sends a datagram to each of the ports, one that the port's usual service
+// would answer.
+func (i *ISP) ScanUDP(ctx context.Context, to netip.Addr, ports []uint16, wait time.Duration) (Scan, error) {
+	return i.scan(ctx, unix.IPPROTO_UDP, to, ports, wait)
+}
+
+func (i *ISP) scan(ctx context.Context, proto int, to netip.Addr, ports []uint16, wait time.Duration) (Scan, error) {
 	s := Scan{Ports: map[uint16]Answer{}}
 	domain, icmpProto := unix.AF_INET, unix.IPPROTO_ICMP
 	if to.Is6() {
 		domain, icmpProto = unix.AF_INET6, unix.IPPROTO_ICMPV6
 	}
-	tcp, err := i.Inet.rawSocket(domain, unix.IPPROTO_TCP, Web(to.Is6()))
+	raw, err := i.Inet.rawSocket(domain, proto, Web(to.Is6()))
 	if err != nil {
 		return s, err
 	}
-	defer unix.Close(tcp)
+	defer unix.Close(raw)
 	icmp, err := i.Inet.rawSocket(domain, icmpProto, Web(to.Is6()))
 	if err != nil {
 		return s, err
@@ -58,7 +72,7 @@ func (i *ISP) ScanTCP(ctx context.Context, to netip.Addr, wait time.Duration) (S
 	defer unix.Close(icmp)
 	if to.Is6() {
 		// The kernel fills in the checksum, with its pseudo header (RFC 3542, 3.1).
-		if err := unix.SetsockoptInt(tcp, unix.IPPROTO_IPV6, unix.IPV6_CHECKSUM, 16); err != nil {
+		if err := unix.SetsockoptInt(raw, unix.IPPROTO_IPV6, unix.IPV6_CHECKSUM, checksumAt(proto)); err != nil {
 			return s, err
 		}
 	}
@@ -75,7 +89,7 @@ func (i *ISP) ScanTCP(ctx context.Context, to netip.Addr, wait time.Duration) (S
 			n, from, err := unix.Recvfrom(fd, b, 0)
 			if err == nil {
 				// An IPv6 header is not in what is read.
-				if f6, ok := from.(*unix.SockaddrInet6); ok && fd == tcp && netip.AddrFrom16(f6.Addr) != to {
+				if f6, ok := from.(*unix.SockaddrInet6); ok && fd == raw && netip.AddrFrom16(f6.Addr) != to {
 					continue
 				}
 				if port, a, ok := f(b[:n]); ok {
@@ -95,8 +109,8 @@ func (i *ISP) ScanTCP(ctx context.Context, to netip.Addr, wait time.Duration) (S
 			}
 		}
 	}
-	readers.Go(func() { read(tcp, func(b []byte) (uint16, Answer, bool) { return tcpAnswer(b, to) }) })
-	readers.Go(func() { read(icmp, func(b []byte) (uint16, Answer, bool) { return icmpAnswer(b, to) }) })
+	readers.Go(func() { read(raw, func(b []byte) (uint16, Answer, bool) { return portAnswer(b, proto, to) }) })
+	readers.Go(func() { read(icmp, func(b []byte) (uint16, Answer, bool) { return icmpAnswer(b, proto, to) }) })
 
 	err = i.Inet.Do(func() error {
 		// A packet's whole way is paid for by its sender. This thread, which ends
@@ -104,11 +118,11 @@ func (i *ISP) ScanTCP(ctx context.Context, to netip.Addr, wait time.Duration) (S
 		if err := unix.Setpriority(unix.PRIO_PROCESS, unix.Gettid(), 15); err != nil {
 			return err
 		}
-		for port := 1; port <= 65535; port++ {
-			if port%256 == 0 && ctx.Err() != nil {
+		for k, port := range ports {
+			if k%256 == 0 && ctx.Err() != nil {
 				return ctx.Err()
 			}
-			if err := sendRaw(tcp, to, syn(Web(to.Is6()), to, uint16(port))); err != nil {
+			if err := sendRaw(raw, to, opening(proto, Web(to.Is6()), to, port)); err != nil {
 				return fmt.Errorf("scan %s port %d: %w", to, port, err)
 			}
 			s.Sent++
@@ -179,8 +193,43 @@ func sendRaw(fd int, to netip.Addr, b []byte) error {
 	}
 }
 
+// checksumAt is where a protocol's header has its checksum.
+func checksumAt(proto int) int {
+	if proto == unix.IPPROTO_UDP {
+		return 6
+	}
+	return 16
+}
+
+// opening is what a scan sends to a port, with its checksum for IPv4.
+func opening(proto int, from, to netip.Addr, port uint16) []byte {
+	b := syn(port)
+	if proto == unix.IPPROTO_UDP {
+		b = question(port)
+	}
+	if from.Is4() {
+		binary.BigEndian.PutUint16(b[checksumAt(proto):], checksum4(from, to, uint8(proto), b))
+	}
+	return b
+}
+
+// question is a datagram to which whoever usually has the port has an answer.
+func question(port uint16) []byte {
+	data := []byte("hello")
+	switch port {
+	case 53, 5353, 5355: // what are the root's name servers?
+		data = []byte{0x77, 0x65, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 1}
+	case 123: // what time is it? (RFC 5905, 7.3: version 3, client)
+		data = append([]byte{0x1b}, make([]byte, 47)...)
+	}
+	b := binary.BigEndian.AppendUint16(nil, scanPort)
+	b = binary.BigEndian.AppendUint16(b, port)
+	b = binary.BigEndian.AppendUint16(b, uint16(8+len(data)))
+	return append(append(b, 0, 0), data...)
+}
+
 // syn is a TCP segment that opens a connection.
-func syn(from, to netip.Addr, port uint16) []byte {
+func syn(port uint16) []byte {
 	b := make([]byte, 24)
 	binary.BigEndian.PutUint16(b[0:], scanPort)
 	binary.BigEndian.PutUint16(b[2:], port)
@@ -189,9 +238,6 @@ func syn(from, to netip.Addr, port uint16) []byte {
 	binary.BigEndian.PutUint16(b[14:], 64240)
 	b[20], b[21] = 2, 4 // MSS
 	binary.BigEndian.PutUint16(b[22:], 1220)
-	if from.Is4() {
-		binary.BigEndian.PutUint16(b[16:], checksum4(from, to, unix.IPPROTO_TCP, b))
-	}
 	return b
 }
 
@@ -217,27 +263,27 @@ func checksum4(from, to netip.Addr, proto uint8, b []byte) uint16 {
 	return ^uint16(sum)
 }
 
-// tcpAnswer reads a segment that came to the raw socket: with its IP header for
-// IPv4, without it for IPv6.
-func tcpAnswer(b []byte, of netip.Addr) (uint16, Answer, bool) {
+// portAnswer reads what came to the raw socket: with its IP header for IPv4,
+// without it for IPv6.
+func portAnswer(b []byte, proto int, of netip.Addr) (uint16, Answer, bool) {
 	if of.Is4() {
 		if len(b) < 20 || net.IP(b[12:16]).String() != of.String() {
 			return 0, "", false
 		}
 		b = b[min(len(b), int(b[0]&15)*4):]
 	}
-	if len(b) < 14 || binary.BigEndian.Uint16(b[2:]) != scanPort {
+	if len(b) < 8 || binary.BigEndian.Uint16(b[2:]) != scanPort {
 		return 0, "", false
 	}
 	a := Answered
-	if b[13]&4 != 0 {
+	if proto == unix.IPPROTO_TCP && len(b) >= 14 && b[13]&4 != 0 {
 		a = Refused
 	}
 	return binary.BigEndian.Uint16(b), a, true
 }
 
-// icmpAnswer reads an ICMP error about one of the scan's segments.
-func icmpAnswer(b []byte, of netip.Addr) (uint16, Answer, bool) {
+// icmpAnswer reads an ICMP error about something that the scan sent.
+func icmpAnswer(b []byte, proto int, of netip.Addr) (uint16, Answer, bool) {
 	if of.Is4() {
 		if len(b) < 20 {
 			return 0, "", false
@@ -247,7 +293,7 @@ func icmpAnswer(b []byte, of netip.Addr) (uint16, Answer, bool) {
 			return 0, "", false
 		}
 		b = b[8:]
-		if net.IP(b[16:20]).String() != of.String() || b[9] != unix.IPPROTO_TCP {
+		if net.IP(b[16:20]).String() != of.String() || int(b[9]) != proto {
 			return 0, "", false
 		}
 		b = b[min(len(b), int(b[0]&15)*4):]
@@ -256,7 +302,7 @@ func icmpAnswer(b []byte, of netip.Addr) (uint16, Answer, bool) {
 			return 0, "", false
 		}
 		b = b[8:]
-		if net.IP(b[24:40]).String() != of.String() || b[6] != unix.IPPROTO_TCP {
+		if net.IP(b[24:40]).String() != of.String() || int(b[6]) != proto {
 			return 0, "", false
 		}
 		b = b[40:]
