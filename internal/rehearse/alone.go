@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
-	"slices"
 	"time"
 
 	"weir/internal/lab"
@@ -24,7 +23,7 @@ type solitude struct {
 func aloneAct(s *Site, w way, wan string) (Act, bool) {
 	o := solitude{s: s, wan: wan, way: w}
 	for _, v6 := range []bool{false, true} {
-		if slices.Equal(s.Order(v6), []string{wan}) {
+		if s.only(wan, v6) {
 			o.families = append(o.families, v6)
 		}
 	}

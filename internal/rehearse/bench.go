@@ -46,7 +46,8 @@ type Bench struct {
 	devices   int
 	darkened  map[string]bool // by WAN, what drills left
 	saboteurs []Saboteur      // tests only
-	serving   map[string]bool // "udp 5060": what the internets serve for routes besides
+	serving   map[string]bool // "udp 5060": what the internets serve for rules and routes besides
+	ula       netip.Prefix    // the house's /48 if weir made it, as clients see it
 	first     time.Duration   // from the daemon's start to the first packet forwarded
 	log       *slog.Logger
 }
@@ -86,7 +87,32 @@ func build(ctx context.Context, site *Site, v Variant, log *slog.Logger) (*Bench
 			return nil, err
 		}
 	}
-	return b, nil
+	return b, b.serve()
+}
+
+// serve opens the servers that rules speak of: on the gateway machine, and on the
+// internet.
+func (b *Bench) serve() error {
+	own := gatewayPorts(b.Config)
+	if err := b.Lab.Gateway().ServeEcho(own[config.TCP], own[config.UDP]); err != nil {
+		return err
+	}
+	tcp, udp := b.portsOf(Host{})
+	there := func(list ...uint16) func(uint16) bool {
+		return func(p uint16) bool { return slices.Contains(list, p) }
+	}
+	tcp, udp = slices.DeleteFunc(tcp, there(7, 53, 80, 443)), slices.DeleteFunc(udp, there(7, 53, 443))
+	for _, isp := range b.ISPs {
+		if err := isp.Inet.ServeEcho(tcp, udp); err != nil {
+			return err
+		}
+	}
+	for network, ports := range map[string][]uint16{"tcp": tcp, "udp": udp} {
+		for _, p := range ports {
+			b.serving[fmt.Sprintf("%s %d", network, p)] = true
+		}
+	}
+	return nil
 }
 
 // vary changes the lines as a variant says.
@@ -224,6 +250,7 @@ func (b *Bench) portsOf(h Host) (tcp, udp []uint16) {
 			for _, proto := range r.Protocol {
 				if proto == config.TCP || proto == config.UDP {
 					add(proto, p.From)
+					add(proto, p.To)
 				}
 			}
 		}
@@ -261,11 +288,45 @@ func (b *Bench) up(ctx context.Context, files []config.File, dir bool) error {
 		wg.Go(func() { b.join(ctx, l, start) })
 	}
 	wg.Wait()
+	if err := b.tokens(); err != nil {
+		return err
+	}
 	b.await(ctx)
 	if err := b.Daemon.Gone(); err != nil {
 		return fmt.Errorf("weir run ended: %w\n%s", err, b.Daemon.Log(12))
 	}
 	return ctx.Err()
+}
+
+// tokens gives hosts the addresses that the file says in part: the lower half, in
+// the network that weir made for the house.
+func (b *Bench) tokens() error {
+	for i := range b.LANs {
+		l := &b.LANs[i]
+		if auto := b.Joined[l.Name].auto; len(l.Address6) == 0 && auto.IsValid() {
+			b.ula = netip.PrefixFrom(auto.Addr(), 48).Masked()
+		}
+		for k := range l.Hosts {
+			h := &l.Hosts[k]
+			if h.Of == nil || len(h.Of.Token) == 0 {
+				continue
+			}
+			for _, a := range b.Config.HostAddrs(h.Of, b.ula) {
+				if slices.Contains(h.Addr, a) {
+					continue
+				}
+				h.Addr = append(slices.Clip(h.Addr), a)
+				if err := b.Hosts[h.Name].Static(netip.PrefixFrom(a, 64), netip.Addr{}); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	for i := range b.Config.Forwards {
+		f := &b.Config.Forwards[i]
+		f.To6 = b.Config.ForwardTo6(f, b.ula)
+	}
+	return nil
 }
 
 // join has a LAN's client come in. Where it gets no address it takes one, so that

@@ -52,7 +52,7 @@ func deafAct(s *Site, wan string) Act {
 	drills := []string{held, quiet, back}
 	gap, told := name("deaf", wan, "gap"), name("deaf", wan, "told")
 	inUse := s.first(false) == wan
-	alone := inUse && len(s.Order(false)) == 1
+	alone := s.only(wan, false)
 	switch {
 	case alone:
 		drills = append(drills, told)
@@ -235,8 +235,11 @@ func (b *Bench) renumbered4(ctx context.Context, drill, about, wan string, old n
 		return fail(drill, about, "the new address leased", "not in 20 s", look)
 	}
 	f, port := b.inbound(wan, false)
-	if f == nil {
+	switch {
+	case f == nil && b.only(wan, false):
 		return b.outUnder(ctx, drill, about, wan, false, restored)
+	case f == nil:
+		return timed(drill, about, ack.At.Sub(restored), 10*time.Second, "the new address leased", look, secs("leased after", ack.At.Sub(restored)))
 	}
 	to := netip.AddrPortFrom(isp.Current4(), port)
 	c := b.Clients[b.talker().Name]
@@ -278,21 +281,17 @@ func (b *Bench) renumbered6(ctx context.Context, drill, about, wan string, resto
 			return fail(drill, about, a.String()+" leads to "+b.target(f, true), fmt.Sprintf("%s %s (%v)", x, g.Host, err), look)
 		}
 	}
-	if b.Site.first(true) == wan {
+	if b.only(wan, true) {
 		return b.outUnder(ctx, drill, about, wan, true, restored)
 	}
 	return timed(drill, about, took, 10*time.Second, "the line speaks by an address of the new prefix", look, secs("after", took))
 }
 
 // outUnder waits until a client reaches the internet under an address that the
-// line has now. A line in reserve is only asked for the address.
+// only line has now.
 func (b *Bench) outUnder(ctx context.Context, drill, about, wan string, v6 bool, restored time.Time) Result {
 	look := "the addresses of wan-" + wan + "; weir's log: " + b.Daemon.Log(6)
 	c, isp := b.Clients[b.talker().Name], b.ISPs[wan]
-	if b.Site.first(v6) != wan {
-		took := time.Since(restored)
-		return timed(drill, about, took, 10*time.Second, "the new address leased", look, secs("leased after", took))
-	}
 	var seen string
 	ok := lab.Until(ctx, 20*time.Second, func() bool {
 		g, a, err := c.Ask(ctx, "tcp", netip.Addr{}, netip.AddrPortFrom(lab.Web(v6), 7), 300*time.Millisecond)

@@ -42,6 +42,19 @@ func (p party) at(c *config.Config, places []config.Place) bool {
 // the language's own words (the rules in order, then reach, else refused) and
 // not from what the gateway makes of it.
 func verdict(c *config.Config, from, to party, proto config.Protocol, port uint16) lab.Answer {
+	if a, ok := ruled(c, from, to, proto, port); ok {
+		return a
+	}
+	if from.zone.Kind == config.KindLAN {
+		if l := c.LAN(from.zone.Name); l != nil && to.at(c, l.Reach) {
+			return lab.Answered
+		}
+	}
+	return lab.Refused
+}
+
+// ruled is what the first of the rules that matches says; ok is false if none does.
+func ruled(c *config.Config, from, to party, proto config.Protocol, port uint16) (a lab.Answer, ok bool) {
 	for _, r := range c.Rules {
 		if r.From != nil && !from.at(c, r.From) || r.To != nil && !to.at(c, r.To) {
 			continue
@@ -54,18 +67,13 @@ func verdict(c *config.Config, from, to party, proto config.Protocol, port uint1
 		}
 		switch r.Verb {
 		case config.Allow:
-			return lab.Answered
+			return lab.Answered, true
 		case config.Reject:
-			return lab.Refused
+			return lab.Refused, true
 		}
-		return lab.Silence
+		return lab.Silence, true
 	}
-	if from.zone.Kind == config.KindLAN {
-		if l := c.LAN(from.zone.Name); l != nil && to.at(c, l.Reach) {
-			return lab.Answered
-		}
-	}
-	return lab.Refused
+	return "", false
 }
 
 func lanZone(name string) config.Ref { return config.Ref{Kind: config.KindLAN, Name: name} }

@@ -16,6 +16,7 @@ var sections = []struct{ word, title string }{
 	{"port", "Further ports of a LAN"},
 	{"out", "Out to the internet"},
 	{"policy", "Who may talk to whom"},
+	{"rule", "Rules"},
 	{"forward", "Forwards, from outside"},
 	{"hairpin", "Forwards, from inside"},
 	{"closed", "All else is closed"},

@@ -38,11 +38,19 @@ func Runs(s *Site, long bool) []Run {
 			}
 		}
 	}
+	for i := range s.LANs {
+		add(selfAct(&s.LANs[i]))
+	}
+	for i := range s.Config.Rules {
+		if act, ok := ruleAct(s, &s.Config.Rules[i]); ok {
+			add(act)
+		}
+	}
 	add(s.forwards()...)
 	for _, l := range s.Lines {
 		for _, v6 := range []bool{false, true} {
 			if has(&l, v6) {
-				add(closedAct(l.Name, v6))
+				add(closedAct(l.Name, v6), closedUDPAct(l.Name, v6))
 			}
 		}
 	}
@@ -135,6 +143,9 @@ func (s *Site) first(v6 bool) string {
 	return ""
 }
 
+// only says whether a family has no other line.
+func (s *Site) only(wan string, v6 bool) bool { return slices.Equal(s.Order(v6), []string{wan}) }
+
 // shared says whether more than one WAN or LAN of the file uses a port.
 func (s *Site) shared(port string) bool {
 	n := 0
@@ -181,7 +192,7 @@ func (s *Site) oddities() []Run {
 			if f.To4.IsValid() {
 				run.Acts = append(run.Acts, prefixed("overlap", forwardAct(s, f, wan, false, false)))
 			}
-			if f.To6.IsValid() && has(s.Line(wan), true) {
+			if (f.To6.IsValid() || f.Token6.IsValid()) && has(s.Line(wan), true) {
 				run.Acts = append(run.Acts, prefixed("overlap", forwardAct(s, f, wan, true, f.Hairpin)))
 			}
 		}
@@ -231,7 +242,7 @@ func (s *Site) forwardsBy(wan string) []Act {
 		if f.To4.IsValid() && has(l, false) {
 			out = append(out, forwardAct(s, f, wan, false, f.Hairpin))
 		}
-		if f.To6.IsValid() && has(l, true) {
+		if (f.To6.IsValid() || f.Token6.IsValid()) && has(l, true) {
 			out = append(out, forwardAct(s, f, wan, true, f.Hairpin))
 		}
 	}

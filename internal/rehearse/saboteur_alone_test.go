@@ -34,6 +34,24 @@ var alone = []stage{
 		{"nobody sees the new prefix", at(rehearse.Restored, freeze), []string{"renumber/fiber/IPv6"}},
 		{"inside addresses on the lines", at(rehearse.Up, leak), []string{"leak/fiber/nak-fiber"}},
 	}},
+	{oneLine, "rule", []saboteur{
+		{"ports shut outside", at(rehearse.Up, refuse("prerouting", `iifname fiber tcp dport { 22, 113 } drop`, `iifname fiber udp dport 51820 drop`)), []string{"rule/ssh", "rule/ident", "rule/tunnel"}},
+		{"a no instead of silence, and silence instead of a no", at(rehearse.Up, refuse("forward", `ether saddr 02:00:00:00:10:31 reject`, `oifname fiber tcp dport 25 drop`)),
+			[]string{"rule/bedtime", "rule/no-mail"}},
+		{"silence inside", at(rehearse.Up, refuse("input", `iifname home udp dport 161 drop`)), []string{"rule/no-console"}},
+	}},
+	{oneLine, "steady", []saboteur{
+		{"UDP forwards shut", at(rehearse.Up, refuse("prerouting", `udp dport 6010 drop`)), []string{
+			"forward/vpn/fiber/IPv4", "forward/vpn/fiber/IPv6", "hairpin/vpn/home/fiber/IPv4", "hairpin/vpn/home/fiber/IPv6", "closed/fiber/IPv4/UDP", "closed/fiber/IPv6/UDP"}},
+		{"a limited forward shut", at(rehearse.Up, refuse("prerouting", `iifname home tcp dport 2222 drop`, `iifname fiber meta nfproto 2 tcp dport 2222 drop`)), []string{
+			"forward/backup/fiber/IPv4", "hairpin/backup/home/fiber/IPv4", "hairpin/backup/home/fiber/IPv6", "closed/fiber/IPv4"}},
+		{"a closed port refuses", at(rehearse.Up, refuse("forward", `iifname fiber meta nfproto 10 tcp dport 2222 reject with tcp reset`)), []string{"forward/backup/fiber/IPv6", "closed/fiber/IPv6"}},
+		{"the gateway is shut to the home", at(rehearse.Up, refuse("input", `iifname home tcp dport 7 drop`)), []string{"policy/home/self"}},
+	}},
+	{lans, "rule", []saboteur{
+		{"no printing", at(rehearse.Up, refuse("forward", `iifname eth1 tcp dport 9100 drop`)), []string{"rule/guests-print"}},
+		{"the camera answers", at(rehearse.Up, open("eth0", "eth2")), []string{"rule/camera"}},
+	}},
 	{oneLine, "port", []saboteur{
 		{"a port out of the bridge", at(rehearse.Up, freeze, onGateway("ip", "link", "set", "eth3", "nomaster")), []string{"port/home/eth3"}},
 	}},

@@ -40,6 +40,8 @@ var sabotage = []struct {
 		{"the guests are let in", at(rehearse.Up, open("eth1", "eth0")), []string{"policy/guest/home"}},
 		{"the guests are let to the things", at(rehearse.Up, open("eth1", "eth2")), []string{"policy/guest/things"}},
 		{"the things are let out", at(rehearse.Up, open("eth2", "eth0"), open("eth2", "eth1")), []string{"policy/things/home", "policy/things/guest"}},
+		{"the gateway is shut to the home", at(rehearse.Up, refuse("input", `iifname eth0 tcp dport 22 drop`)), []string{"policy/home/self"}},
+		{"the gateway is open to all", at(rehearse.Up, freeze, onGateway("nft", "insert", "rule", "inet", "weir", "here", "iifname", "{ eth1, eth2 }", "accept")), []string{"policy/guest/self", "policy/things/self"}},
 		{"the home is shut in", at(rehearse.Up, refuse("forward", `iifname eth0 oifname { eth1, eth2 } tcp dport 7 drop`)), []string{"policy/home/guest", "policy/home/things"}},
 	}},
 	{"out/things", []saboteur{
@@ -56,6 +58,8 @@ var sabotage = []struct {
 			[]string{"out/home/IPv4"}},
 		{"ports that refuse", at(rehearse.Up, refuse("forward", `iifname fiber meta nfproto 2 tcp dport 9 reject with tcp reset`, `iifname lte meta nfproto 10 tcp dport 65535 reject with tcp reset`)),
 			[]string{"closed/fiber/IPv4", "closed/lte/IPv6"}},
+		{"a UDP port that refuses", at(rehearse.Up, refuseOn("fiber", `meta nfproto 2 udp dport 9 reject`), refuseOn("lte", `meta nfproto 10 udp dport 9 reject`)),
+			[]string{"closed/fiber/IPv4/UDP", "closed/lte/IPv6/UDP"}},
 		{"inside addresses on the lines", at(rehearse.Up, leak),
 			[]string{"leak/fiber/steady", "leak/lte/steady"}},
 	}},
@@ -70,6 +74,9 @@ var sabotage = []struct {
 			[]string{"closed/lte/IPv4", "forward/web/lte/IPv4"}},
 		{"a forward shut in one family", at(rehearse.Up, refuse("prerouting", `iifname fiber meta nfproto 10 tcp dport 80 drop`)),
 			[]string{"closed/fiber/IPv6", "forward/web/fiber/IPv6"}},
+		{"a UDP port that refuses", at(rehearse.Up, refuseOn("fiber", `meta nfproto 10 udp dport 9 reject`), refuseOn("lte", `meta nfproto 2 udp dport 9 reject`)),
+			[]string{"closed/fiber/IPv6/UDP", "closed/lte/IPv4/UDP"}},
+		{"the gateway is shut to the home", at(rehearse.Up, refuse("input", `iifname eth0 tcp dport 22 drop`)), []string{"policy/home/self"}},
 		{"no hairpin to one address", at(rehearse.Up, refuse("prerouting", `iifname eth0 ip daddr 198.51.100.10 drop`)),
 			[]string{"hairpin/web/home/fiber/IPv4"}},
 		{"no hairpin to another", at(rehearse.Up, refuse("prerouting", `iifname eth0 ip6 daddr 2001:db8:2::/48 drop`)),
@@ -218,6 +225,21 @@ func key(i int, s saboteur) string { return fmt.Sprintf("%d %s", i, s.name) }
 
 // refuse adds rules to the gateway in a table of their own, before weir's.
 func refuse(hook string, rules ...string) func(*rehearse.Bench) error {
+	return refuseAt((*lab.Lab).Gateway, hook, rules...)
+}
+
+// refuseOn adds rules to a line's namespace, for what comes in.
+func refuseOn(wan string, rules ...string) func(*rehearse.Bench) error {
+	return func(b *rehearse.Bench) error {
+		h, err := b.Lab.Attach("wan-" + wan)
+		if err != nil {
+			return err
+		}
+		return refuseAt(func(*lab.Lab) *lab.Host { return h }, "prerouting", rules...)(b)
+	}
+}
+
+func refuseAt(at func(*lab.Lab) *lab.Host, hook string, rules ...string) func(*rehearse.Bench) error {
 	return func(b *rehearse.Bench) error {
 		text := fmt.Sprintf("add table inet saboteur\nadd chain inet saboteur %s { type filter hook %s priority -350; }\n", hook, hook)
 		for _, r := range rules {
@@ -226,7 +248,7 @@ func refuse(hook string, rules ...string) func(*rehearse.Bench) error {
 		if err := os.WriteFile("/run/lab/saboteur.nft", []byte(text), 0o600); err != nil {
 			return err
 		}
-		_, err := b.Lab.Gateway().Run(bg, "nft", "-f", "/run/lab/saboteur.nft")
+		_, err := at(b.Lab).Run(bg, "nft", "-f", "/run/lab/saboteur.nft")
 		return err
 	}
 }
@@ -449,7 +471,7 @@ func TestSaboteur(t *testing.T) {
 		never[d] = true
 	}
 	for _, d := range rehearse.Names(t, lans) {
-		if strings.HasPrefix(d, "policy/") || strings.HasPrefix(d, "out/things/") {
+		if strings.HasPrefix(d, "policy/") || strings.HasPrefix(d, "rule/") || strings.HasPrefix(d, "out/things/") {
 			never[d] = true
 		}
 	}

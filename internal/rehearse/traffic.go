@@ -100,7 +100,8 @@ func (b *Bench) inbound(wan string, v6 bool) (*config.Forward, uint16) {
 	for i := range b.Config.Forwards {
 		f := &b.Config.Forwards[i]
 		for _, r := range f.Port {
-			if b.open(wan, v6, r.From) && b.target(f, v6) != "" {
+			in := b.fromOutside(wan, lab.Web(v6), config.TCP, r.From)
+			if in.by == f && in.want == lab.Answered && b.target(f, v6) != "" {
 				return f, r.From
 			}
 		}

@@ -116,6 +116,7 @@ func forwardAct(s *Site, f *config.Forward, wan string, v6, hairpin bool) Act {
 // range.
 func tries(f *config.Forward) (out []struct {
 	proto    string
+	number   config.Protocol
 	from, to uint16
 }) {
 	for _, p := range f.Protocol {
@@ -127,8 +128,9 @@ func tries(f *config.Forward) (out []struct {
 			for _, port := range slices.Compact([]uint16{r.From, r.To}) {
 				out = append(out, struct {
 					proto    string
+					number   config.Protocol
 					from, to uint16
-				}{network, port, f.ToPort[k].From + (port - r.From)})
+				}{network, p, port, f.ToPort[k].From + (port - r.From)})
 			}
 		}
 	}
@@ -137,25 +139,44 @@ func tries(f *config.Forward) (out []struct {
 
 // target is the machine that a forward leads to.
 func (b *Bench) target(f *config.Forward, v6 bool) string {
-	to := f.To4
-	if v6 {
-		to = f.To6
+	if h := b.targetHost(f, v6); h != nil {
+		return h.Name
 	}
+	return ""
+}
+
+func (b *Bench) targetHost(f *config.Forward, v6 bool) *Host {
 	for _, l := range b.LANs {
-		for _, h := range l.Hosts {
-			if slices.Contains(h.Addr, to) {
-				return h.Name
+		for k := range l.Hosts {
+			if slices.Contains(l.Hosts[k].Addr, to(f, v6)) {
+				return &l.Hosts[k]
 			}
 		}
 	}
-	return ""
+	return nil
+}
+
+// to is where a forward leads in a family.
+func to(f *config.Forward, v6 bool) netip.Addr {
+	if v6 {
+		return f.To6
+	}
+	return f.To4
 }
 
 // source is an address of the internet from which a forward may be used.
 func (b *Bench) source(f *config.Forward, v6 bool) netip.Addr {
 	for _, p := range b.Config.Expand(f.From) {
-		if !p.IsRef() && p.Prefix.Addr().Is6() == v6 {
-			return p.Prefix.Masked().Addr().Next()
+		if p.IsRef() || p.Prefix.Addr().Is6() != v6 {
+			continue
+		}
+		switch a := p.Prefix.Masked().Addr(); {
+		case p.Prefix.Contains(lab.Web(v6)):
+			return lab.Web(v6)
+		case p.Prefix.IsSingleIP():
+			return a
+		default:
+			return a.Next()
 		}
 	}
 	return lab.Web(v6)
@@ -176,10 +197,16 @@ func (b *Bench) forward(ctx context.Context, drill string, f *config.Forward, wa
 	for _, t := range tries(f) {
 		to := netip.AddrPortFrom(public, t.from)
 		expected := fmt.Sprintf("%s %s is answered by %s port %d, which sees %s", t.proto, to, host, t.to, src)
-		g, a, err := b.ISPs[wan].Inet.Ask(ctx, t.proto, src, to, askLimit)
+		// The rules of the file come before its forwards.
+		want, limit := b.fromOutside(wan, src, t.number, t.from).want, askLimit
+		if want != lab.Answered {
+			expected, limit = fmt.Sprintf("%s %s: %s", t.proto, to, want), silenceLimit
+		}
+		g, a, err := b.ISPs[wan].Inet.Ask(ctx, t.proto, src, to, limit)
 		switch {
-		case a != lab.Answered:
+		case a != want:
 			return fail(drill, about, expected, fmt.Sprintf("%s (%v)", a, err), look)
+		case want != lab.Answered:
 		case g.Host != host || g.To.Port() != t.to:
 			return fail(drill, about, expected, fmt.Sprintf("%s answered at port %d", g.Host, g.To.Port()), look)
 		case g.From.Addr() != src:
@@ -197,75 +224,22 @@ func (b *Bench) hairpin(ctx context.Context, drill string, f *config.Forward, l 
 	start := time.Now()
 	for _, t := range tries(f) {
 		to := netip.AddrPortFrom(public, t.from)
-		g, a, err := b.Clients[l.Name].Ask(ctx, t.proto, netip.Addr{}, to, askLimit)
+		want, limit := b.hairpinned(f, l, v6, t.number, t.to), askLimit
 		expected := fmt.Sprintf("%s %s is answered by %s", t.proto, to, host)
+		if want != lab.Answered {
+			expected = fmt.Sprintf("%s %s: %s", t.proto, to, want)
+			limit = silenceLimit
+		}
+		g, a, err := b.Clients[l.Name].Ask(ctx, t.proto, netip.Addr{}, to, limit)
 		switch {
-		case a != lab.Answered:
+		case a != want:
 			return fail(drill, about, expected, fmt.Sprintf("%s (%v)", a, err), look)
+		case want != lab.Answered:
 		case g.Host != host || g.To.Port() != t.to:
 			return fail(drill, about, expected, fmt.Sprintf("%s answered at port %d", g.Host, g.To.Port()), look)
 		}
 	}
 	return pass(drill, about, secs("took", time.Since(start)))
-}
-
-// closedAct scans every TCP port of a line's address from the internet: what is
-// forwarded answers, and nothing else gives a sign of life.
-func closedAct(wan string, v6 bool) Act {
-	drill := name("closed", wan, familyName(v6))
-	return Act{Drills: []string{drill}, Do: func(ctx context.Context, b *Bench) []Result {
-		about := fmt.Sprintf("every TCP port of %s from the internet", wan)
-		public, err := b.publicAddr(ctx, wan, v6)
-		if err != nil {
-			return []Result{fail(drill, about, "an address to scan", err.Error(), "weir's log: "+b.Daemon.Log(3))}
-		}
-		start := time.Now()
-		scan, err := b.ISPs[wan].ScanTCP(ctx, public, silenceLimit)
-		if err != nil {
-			return []Result{fail(drill, about, "a scan of "+public.String(), err.Error(), "the lab")}
-		}
-		var open []uint16
-		for p := 1; p <= 65535; p++ {
-			if b.open(wan, v6, uint16(p)) {
-				open = append(open, uint16(p))
-			}
-		}
-		var wrong []string
-		if got := scan.List(lab.Answered); !slices.Equal(got, open) {
-			wrong = append(wrong, fmt.Sprintf("answered: %s", ports(got)))
-		}
-		if got := scan.List(lab.Refused); len(got) > 0 {
-			wrong = append(wrong, fmt.Sprintf("refused, not silent: %s", ports(got)))
-		}
-		if scan.Lost > 0 || scan.Sent != 65535 {
-			wrong = append(wrong, fmt.Sprintf("only %d of 65535 ports were asked", scan.Sent-int(scan.Lost)))
-		}
-		if wrong != nil {
-			return []Result{fail(drill, about, fmt.Sprintf("answered: %s; silence else", ports(open)), strings.Join(wrong, "; "),
-				"`nft list table inet weir` on the gateway and in wan-"+wan)}
-		}
-		return []Result{pass(drill, about, packets("open", len(open)), secs("took", time.Since(start)))}
-	}}
-}
-
-// open says whether the file opens a TCP port to the whole internet on a line.
-func (b *Bench) open(wan string, v6 bool, port uint16) bool {
-	for _, f := range b.Config.Forwards {
-		to := f.To4
-		if v6 {
-			to = f.To6
-		}
-		if !to.IsValid() || !slices.Contains(f.On, wan) || !slices.Contains(f.Protocol, config.TCP) {
-			continue
-		}
-		if f.From != nil && !(party{addr: lab.Web(v6)}).at(b.Config, f.From) {
-			continue
-		}
-		if slices.ContainsFunc(f.Port, func(r config.PortRange) bool { return r.From <= port && port <= r.To }) {
-			return true
-		}
-	}
-	return false
 }
 
 // ports writes a list of ports, shortened.
