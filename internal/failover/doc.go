@@ -8,25 +8,27 @@
 //
 // A line is one family of one WAN. IPv4 and IPv6 are judged apart, because they
 // fail apart. All judging rests on one quantity, a line's silence: the time
-// since the later of its last reply and the sending of the oldest probe that
-// still waits for one. Nothing asked is no silence, and a reply of any target
-// ends it: a target that is dead or limits its rate fells nothing.
+// since the later of its last sign of life and the sending of the oldest probe
+// that still waits for one. Nothing asked is no silence, and a reply of any target
+// ends it, a late one too: a target that is dead or limits its rate fells nothing.
 //
 //	              address and route              a reply
 //	    Absent ----------------------> Untried -----------------+
 //	      ^                               |                     |
 //	      | no address                    | silent 1.5 s        v
-//	 (any state)                          |        +----> Up, or Returning
-//	                                      |        |            |
-//	                                      |  reply |            | silent for a time-out: a burst
-//	(any state)                           |        |            v
-//	      | carrier lost                  |        +-------- Suspect
-//	      v                               v                     |
+//	 (any state)                          |        +----> Up, Degraded
+//	                                      |        |      or Returning
+//	                                      |  reply |            |
+//	(any state)                           |        |            | silent for a time-out: a burst
+//	      | carrier lost                  |        |            v
+//	      v                               v        +-------- Suspect
 //	    Down <---------------------------------------------------+
-//	      |                                     silent for Settle
+//	      |                   silent for Settle, without excuse
 //	      |  a reply to a probe sent since
 //	      v
-//	  Returning ---- good for HoldDown without a lost probe ----> Up
+//	  Returning ---- good for its hold-down ----> Up <----> Degraded
+//	      ^                                                    |
+//	      +---- better again, after it was left for that ------+
 //
 // The time-out is RFC 6298's, from measured round trips: at least 100 ms, at
 // most 1 s. The burst asks every target at once and then one each 20 ms until
@@ -35,18 +37,55 @@
 // 250 ms until the next probe goes, and 650 ms of silence; the rest of a second
 // is for whoever carries it out. The 650 ms are also the calm: some thirty
 // probes are lost in a row before a line falls, and an interruption of 0.4 s
-// (round trips below 100 ms) fells none. Lines with long round trips (satellites) get more, see
-// [Config].
+// (round trips below 100 ms) fells none. Lines with long round trips (satellites)
+// get more, see [Config].
 //
 // A line that gets its address back is Suspect, and Returning at its first reply:
 // a lease taken back and given anew costs no flow. A carrier that is gone is Down
 // at once. One that is back when it is looked at
 // but whose counter has moved is a blink: a reason to ask (a burst), not to move.
 //
+// # Evidence
+//
+// Probes are a sample; what the house itself gets over the line is better. While
+// it matters, and not otherwise, the machine asks for readings of a line's
+// counters ([Output], [Counts]):
+//
+//   - An answer to something new (the first reply of a flow, of DNS, of an echo)
+//     is as good as a probe's reply.
+//   - Anything else that comes back excuses lost probes for as long as it goes
+//     on, but for 3 s of silence at most. So load fells no line, and a dead uplink
+//     is found though the far ends go on repeating what they said.
+//   - With long round trips silence alone takes seconds to mean something. Dense
+//     traffic that stops, while three probes are overdue, means it after 650 ms.
+//   - Readings bound a time from below: what is seen between two of them counts
+//     from the first.
+//
+// What was sent and not answered is no evidence: houses talk to addresses that
+// answer nobody all day long. A line that answers echoes and nothing else is told
+// by its targets of other kinds, if the file names any: all that answered before
+// are deaf, and one of them has answered by another line since.
+//
+// # Degraded
+//
+// A line that loses more than [Thresholds].Loss of its last 64 regular probes, or
+// whose latest 16 round trips have a median above Latency, works and is Degraded;
+// it is over at half of the one and three quarters of the other. New connections
+// leave it after 10 s if another line is clearly better: Up, itself that far below
+// the thresholds, with at most half the loss or latency. No line that is paid by
+// volume is taken because another is slow. If the house's own dense traffic goes
+// with round trips that are longer than the line's own, a buffer is full: that is
+// shown and moves nothing, as the load would only go along.
+//
 // # What is chosen
 //
 //   - While the line in use works it is left only for a better-preferred one
-//     that is Up, which after a failure takes an unbroken good time of HoldDown.
+//     that is Up, or when it is Degraded, as above.
+//   - A failure costs a hold-down, unbroken good time before the line is Up: the
+//     file's at first, then twice as much each time, up to an hour. Failures within
+//     the hold-down of the one counted last are the same trouble and count once:
+//     a line that flaps has to be good about as long as it was bad. An hour of
+//     good time makes one failure forgotten.
 //   - When it falls the best line that is Up is taken; if none is, the best one
 //     that works at all, without any hold-down: the first to come back is taken
 //     at its first reply.
@@ -55,9 +94,19 @@
 //     answer comes within HoldDown of the start is taken at once: it has not
 //     failed, it was not there yet (a lease, a modem, duplicate address
 //     detection). Later it serves the hold-down like a line that returns.
+//   - What a person chose ([Machine.Use]) goes before the file's order, at once if
+//     it works and whatever its figures; while it does not work, the others serve.
 //   - No line works: none is chosen. The flows of the line that was used last
 //     are kept (see [Line.Up]), because there is nothing to gain by ending them.
 //   - After a restart [Machine.Adopt] says what was in force, and nothing moves.
+//
+// # Lines paid by volume
+//
+// A metered line is asked every 30 s, in use too, and for a while at once when
+// there is a reason: a loss, the alarm of another line. In use, its traffic says
+// more, at one reading a second: an answer to something new puts the next probe
+// off by 30 s, and traffic that stops has it asked, because only that tells a
+// pause from an outage.
 //
 // # Whose fault a missing reply is
 //

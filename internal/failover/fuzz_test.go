@@ -13,7 +13,8 @@ func FuzzMachine(f *testing.F) {
 	f.Add([]byte{3, 2, 2, 2, 0, 0, 60, 3, 0, 0, 3, 1, 0, 4, 4, 4, 9, 8})
 	f.Add([]byte{10, 1, 2, 0, 9, 9, 9, 7, 7, 7, 6, 5, 4, 3, 2, 1, 0, 11, 250})
 	f.Fuzz(func(t *testing.T, in []byte) {
-		cfg := twoWANs()
+		cfg := calm()
+		person := ""
 		m, now := New(cfg, epoch), epoch
 		var open []Probe
 		seen := uint64(0)
@@ -27,7 +28,7 @@ func FuzzMachine(f *testing.F) {
 			if len(open) > 0 {
 				p = open[int(arg)%len(open)]
 			}
-			switch op % 12 {
+			switch op % 14 {
 			case 0, 1:
 				now = now.Add(time.Duration(arg) * 5 * time.Millisecond)
 			case 2:
@@ -47,6 +48,11 @@ func FuzzMachine(f *testing.F) {
 			case 11:
 				cfg.Prefer = [][]string{{"fiber", "lte"}, {"lte"}, nil, {"lte", "fiber", "gone"}}[arg%4]
 				m.Configure(now, cfg)
+			case 12:
+				m.Traffic(now, id, Counts{Packets: uint64(arg), Answers: uint64(arg / 8)})
+			case 13:
+				person = []string{"fiber", "lte", "", "gone"}[arg%4]
+				m.Use(now, person)
 			}
 			out := m.Tick(now)
 			if !out.Next.IsZero() && !out.Next.After(now) {
@@ -72,7 +78,7 @@ func FuzzMachine(f *testing.F) {
 					if l.Verdict.Works() && (!ready[l.LineID] || dark[l.WAN]) {
 						t.Fatalf("%v is %v without address or carrier", l.LineID, l.Verdict)
 					}
-					if l.Verdict.Works() && slices.Contains(cfg.Prefer, l.WAN) {
+					if l.Verdict.Works() && (l.WAN == person || slices.Contains(cfg.Prefer, l.WAN)) {
 						best = l.WAN
 					}
 					if l.WAN == use && !l.Verdict.Works() {
@@ -82,7 +88,7 @@ func FuzzMachine(f *testing.F) {
 				if use == "" && best != "" {
 					t.Fatalf("nothing is in use for %v, and %s works", fam, best)
 				}
-				if use != "" && !slices.Contains(cfg.Prefer, use) {
+				if use != "" && use != person && !slices.Contains(cfg.Prefer, use) {
 					t.Fatalf("%s is in use and not in prefer", use)
 				}
 			}

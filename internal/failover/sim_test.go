@@ -277,3 +277,41 @@ func (w *world) dump(t *testing.T) {
 		}
 	}
 }
+
+const (
+	ms  = time.Millisecond
+	sec = time.Second
+)
+
+func (w *world) used() string { return w.m.Status().Use4.WAN }
+
+func (w *world) mustUse(t *testing.T, wan string) {
+	t.Helper()
+	if got := w.used(); got != wan {
+		w.dump(t)
+		t.Fatalf("at %v %q is in use, want %q", w.now.Sub(epoch), got, wan)
+	}
+}
+
+func (w *world) mustBe(t *testing.T, id LineID, v Verdict) {
+	t.Helper()
+	if got := w.verdict(id); got != v {
+		w.dump(t)
+		t.Fatalf("at %v %v is %v, want %v", w.now.Sub(epoch), id, got, v)
+	}
+}
+
+func (w *world) mustNotMove(t *testing.T, since time.Duration) {
+	t.Helper()
+	if len(w.moves(since)) > 0 {
+		w.dump(t)
+		t.Fatalf("moved after %v", since)
+	}
+}
+
+func (w *world) cut(at, until time.Duration, ids ...LineID) {
+	for _, id := range ids {
+		w.at(at, func() { w.paths[id].cut = true })
+		w.at(until, func() { w.paths[id].cut = false })
+	}
+}
