@@ -112,7 +112,8 @@ failover {
   # Name: wan.NAME, wan; one or a list. Unsaid: every WAN in file order, metered ones last.
   # prefer = [wan.fiber]
 
-  # How long a line has to be good before it is used again.
+  # How long a line has to be good before it is used again. Doubles with every relapse, up to 1h; a
+  # good hour forgives one.
   # Time, 0s to 1h. Unsaid: 30s.
   hold_down = "30s"
 
@@ -133,7 +134,18 @@ failover {
     # timeout = "500ms"
   }
 
-  # Later: degraded { }.
+  # From when on a line that works is bad. New connections leave it if another line is clearly
+  # better.
+  degraded {
+    # Past it the line is degraded, until it loses half of it. 100 is never.
+    # Number, 1 to 100 (percent of the last 64 probes). Unsaid: 20.
+    loss = 20
+
+    # Past it, by the median of the last 16 round trips, the line is degraded, until three quarters
+    # of it. What the house's own transfers do to a line moves nothing.
+    # Time, 10ms to 1m. Unsaid: 400ms.
+    latency = "400ms"
+  }
 }
 
 # A network of the house. It is also a zone: reach says where it may open connections.

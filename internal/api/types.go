@@ -71,6 +71,7 @@ type WAN struct {
 // The verdicts of a line.
 const (
 	VerdictUp        = "up"        // answers
+	VerdictDegraded  = "degraded"  // works, but loses or delays more than the file's thresholds
 	VerdictSuspect   = "suspect"   // a probe was lost and a burst is asking again
 	VerdictDown      = "down"      // silent, or without carrier
 	VerdictReturning = "returning" // answers again, but not yet for the hold-down

@@ -335,6 +335,8 @@ func (h *house) failover(n *node) Failover {
 			}
 		}
 	}
+	g := n.child("degraded")
+	f.Degraded = Degraded{Loss: one[int](g, "loss"), Latency: one[time.Duration](g, "latency")}
 	p := n.child("probe")
 	f.Probe = Probe{Every: one[time.Duration](p, "every"), Timeout: one[time.Duration](p, "timeout")}
 	for _, n := range []*node{p, {def: p.def}} { // the file's, then the defaults for a family it leaves out

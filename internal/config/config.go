@@ -108,7 +108,14 @@ type WANv6 struct {
 type Failover struct {
 	Prefer   []string // names of WANs, best first; a WAN left out carries only what names it
 	HoldDown time.Duration
+	Degraded Degraded
 	Probe    Probe
+}
+
+// Degraded says from when on a line that works is bad.
+type Degraded struct {
+	Loss    int // percent of the probes
+	Latency time.Duration
 }
 
 // Probe says how lines are tried.

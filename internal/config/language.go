@@ -106,7 +106,7 @@ var failoverBlock = &block{
 		{name: "prefer", typ: typeRef, list: true, kinds: []Kind{KindWAN}, unsaid: "every WAN in file order, metered ones last", example: `[wan.fiber]`,
 			doc: "The lines, best first. One that is left out carries only what names it."},
 		{name: "hold_down", typ: typeDuration, min: 0, max: hour, def: `"30s"`,
-			doc: "How long a line has to be good before it is used again."},
+			doc: "How long a line has to be good before it is used again. Doubles with every relapse, up to 1h; a good hour forgives one."},
 	},
 	blocks: []*block{
 		{
@@ -120,7 +120,15 @@ var failoverBlock = &block{
 					doc: "How long an answer is waited for."},
 			},
 		},
-		laterBlock("degraded", []string{"loss", "latency"}),
+		{
+			name: "degraded", once: true, doc: "From when on a line that works is bad. New connections leave it if another line is clearly better.",
+			keys: []*key{
+				{name: "loss", typ: typeInt, min: 1, max: 100, def: `20`, unit: "percent of the last 64 probes",
+					doc: "Past it the line is degraded, until it loses half of it. 100 is never."},
+				{name: "latency", typ: typeDuration, min: 10 * ms, max: mnt, def: `"400ms"`,
+					doc: "Past it, by the median of the last 16 round trips, the line is degraded, until three quarters of it. What the house's own transfers do to a line moves nothing."},
+			},
+		},
 	},
 }
 

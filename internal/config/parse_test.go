@@ -58,7 +58,7 @@ func TestDefaults(t *testing.T) {
 			IPv6: WANv6{Method: MethodAuto, Translate: NAT66},
 		}},
 		Failover: Failover{
-			Prefer: []string{"fiber"}, HoldDown: 30 * time.Second,
+			Prefer: []string{"fiber"}, HoldDown: 30 * time.Second, Degraded: Degraded{Loss: 20, Latency: 400 * time.Millisecond},
 			Probe: Probe{Target4: probes4, Target6: probes6, Every: 250 * time.Millisecond},
 		},
 		LANs: []LAN{{
@@ -93,7 +93,8 @@ func TestWholeFile(t *testing.T) {
 		}},
 		Failover: Failover{
 			Prefer: []string{"fiber", "lte"}, HoldDown: 90 * time.Second,
-			Probe: Probe{Target4: ips("1.1.1.1"), Target6: ips("2606:4700:4700::1111"), Every: 500 * time.Millisecond, Timeout: 800 * time.Millisecond},
+			Degraded: Degraded{Loss: 30, Latency: time.Second},
+			Probe:    Probe{Target4: ips("1.1.1.1"), Target6: ips("2606:4700:4700::1111"), Every: 500 * time.Millisecond, Timeout: 800 * time.Millisecond},
 		},
 		LANs: []LAN{{
 			Name: "home", Interface: []string{"eth0", "eth4"}, Address4: pfx("10.0.10.1/24"), Address6: pfxs("fd00::1/64"),

@@ -23,6 +23,7 @@ func failoverConfig(c *config.Config) failover.Config {
 		HoldDown: c.Failover.HoldDown,
 		Every:    c.Failover.Probe.Every,
 		Timeout:  c.Failover.Probe.Timeout,
+		Degraded: failover.Thresholds{Loss: float64(c.Failover.Degraded.Loss), Latency: c.Failover.Degraded.Latency},
 		Target4:  echoes(c.Failover.Probe.Target4),
 		Target6:  echoes(c.Failover.Probe.Target6),
 	}

@@ -25,11 +25,13 @@ failover {
     target = ["192.0.2.1", "2001:db8::1"]
     every  = "300ms"
   }
+  degraded { loss = 35 }
 }`)
 	want := failover.Config{
 		WANs:   []failover.WAN{{Name: "fiber"}, {Name: "lte"}},
 		Prefer: []string{"lte", "fiber"}, HoldDown: 7 * time.Second, Every: 300 * time.Millisecond,
-		Target4: echoes([]netip.Addr{netip.MustParseAddr("192.0.2.1")}), Target6: echoes([]netip.Addr{netip.MustParseAddr("2001:db8::1")}),
+		Degraded: failover.Thresholds{Loss: 35, Latency: 400 * time.Millisecond},
+		Target4:  echoes([]netip.Addr{netip.MustParseAddr("192.0.2.1")}), Target6: echoes([]netip.Addr{netip.MustParseAddr("2001:db8::1")}),
 	}
 	if d := cmp.Diff(want, failoverConfig(c), addrs); d != "" {
 		t.Error(d)

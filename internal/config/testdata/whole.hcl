@@ -54,6 +54,10 @@ failover {
     every   = "500ms"
     timeout = "800ms"
   }
+  degraded {
+    loss    = 30
+    latency = "1s"
+  }
 }
 
 lan "home" {
