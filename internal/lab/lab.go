@@ -60,6 +60,11 @@ func New(ctx context.Context, log *slog.Logger) (*Lab, error) {
 		return nil, err
 	}
 	l.hosts[""] = gw
+	// As on any machine: what its own programs are told comes by lo.
+	if err := gw.Up("lo"); err != nil {
+		stop()
+		return nil, err
+	}
 	return l, nil
 }
 
