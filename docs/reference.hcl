@@ -47,6 +47,11 @@ wan "fiber" {
   # True or false. Unsaid: false.
   metered = false
 
+  # What becomes of this line's connections when a preferred line is used again: they stay until
+  # they end, or they move: TCP is reset, all else goes on by the other line at once.
+  # "stay" or "move". Unsaid: stay; move if metered.
+  on_return = "stay"
+
   # How the line gets IPv4.
   ipv4 {
     # Where the line's address comes from.
@@ -103,7 +108,7 @@ wan "fiber" {
     # Later: delegate.
   }
 
-  # Later: on, on_return, weight, modem, pppoe { }, shape { }, probe { }, wireguard { }.
+  # Later: on, weight, modem, pppoe { }, shape { }, probe { }, wireguard { }.
 }
 
 # Which line is used, and how lines are tried.

@@ -86,6 +86,7 @@ func wan(n *node, gateway string) WAN {
 		MAC:       one[string](n, "mac"),
 		MTU:       one[int](n, "mtu"),
 		Metered:   one[bool](n, "metered"),
+		Move:      one[string](n, "on_return") == "move",
 		IPv4: WANv4{
 			Method:                method(v4),
 			Address:               list[netip.Prefix](v4, "address"),
@@ -101,6 +102,9 @@ func wan(n *node, gateway string) WAN {
 			Gateway:   one[netip.Addr](v6, "gateway"),
 			Translate: Translate(one[string](v6, "translate")),
 		},
+	}
+	if n.said("on_return") == nil {
+		w.Move = w.Metered
 	}
 	if s := one[string](v4, "hostname"); s != "" {
 		w.IPv4.Hostname = s

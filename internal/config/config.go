@@ -58,6 +58,7 @@ type WAN struct {
 	MAC       string // "" is the port's own
 	MTU       int    // 0: from DHCP, the RA or the port
 	Metered   bool
+	Move      bool // on_return: flows that failover put on this line leave it when a line before it in Prefer is used again
 	IPv4      WANv4
 	IPv6      WANv6
 }

@@ -59,7 +59,9 @@ var wanBlock = &block{
 			doc: "The largest packet of the line; at least 1280 unless IPv6 is off."},
 		{name: "metered", typ: typeFlag, def: `false`,
 			doc: "The line is paid by volume: few probes, last in prefer."},
-	}, laterKeys("on", "on_return", "weight", "modem")...),
+		{name: "on_return", typ: typeWord, words: words("stay", "move"), def: `"stay"`, unsaid: "stay; move if metered",
+			doc: "What becomes of this line's connections when a preferred line is used again: they stay until they end, or they move: TCP is reset, all else goes on by the other line at once."},
+	}, laterKeys("on", "weight", "modem")...),
 	blocks: []*block{
 		{
 			name: "ipv4", once: true, doc: "How the line gets IPv4.",

@@ -79,7 +79,7 @@ func TestWholeFile(t *testing.T) {
 		Gateway: Gateway{Name: "cellar", Domain: "example.net", Timezone: "Europe/Berlin",
 			Cable4: pfx("172.31.1.0/24"), Cable6: pfx("fd00:1::/64"), ULA: pfx("fd5e:7a11:c0de::/48")},
 		WANs: []WAN{{
-			Name: "lte", Interface: "eth2", Metered: true,
+			Name: "lte", Interface: "eth2", Metered: true, Move: true,
 			IPv4: WANv4{Method: MethodDHCP, Translate: NAT44, ClientID: "hex:01020000000001", Hostname: "cellar-lte", IgnoreClasslessRoutes: true},
 			IPv6: WANv6{Method: MethodSLAAC, Translate: NAT66},
 		}, {
