@@ -108,6 +108,7 @@ func (m *mainTable) marks() {
 	// of a flow that has no answer yet would else take the new line's mark with
 	// the old line's address, and escape the deletion by mark.
 	out := m.chain("pin_out", "filter hook postrouting priority -150; policy accept")
+	out.add("mark.tcp", oneOf("oifname", m.cables()), fmt.Sprintf("ct state new meta l4proto 6 ct mark and 0x%03x == 0 ct mark set ct mark or 0x%04x", MarkIndex|MarkIn, MarkTCP))
 	for _, w := range m.WANs {
 		out.add("mark.out."+w.Name, fmt.Sprintf("oifname %q ct state new ct mark and 0x%03x == 0", w.Name, MarkIndex|MarkIn),
 			mark("ct", uint32(w.Index)))

@@ -78,7 +78,11 @@ func (m *mainTable) routes() {
 		held = held || r.Way != config.Prefer
 	}
 	for _, w := range m.WANs {
-		m.chain("by."+w.Name, "").add("by."+w.Name, mark("meta", uint32(w.Index)))
+		by := m.chain("by."+w.Name, "")
+		by.add("by."+w.Name, mark("meta", uint32(w.Index)))
+		if slices.ContainsFunc(m.Config.WANs, func(c config.WAN) bool { return c.Move }) {
+			by.add("routed."+w.Name, fmt.Sprintf("ct mark set ct mark or 0x%04x", MarkRouted))
+		}
 	}
 
 	// After translation: what a forward of the house's own takes back in is not

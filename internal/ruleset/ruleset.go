@@ -24,6 +24,14 @@ const (
 	// MarkHeld, in a conntrack mark only, says that a route lets the flow leave by
 	// its own line and by no other (only, never).
 	MarkHeld = 0x800
+
+	// MarkTCP, in a conntrack mark only, is on each TCP connection that goes out by
+	// a line. One request then deletes all else of the line's, on every kernel.
+	MarkTCP = 0x1000
+
+	// MarkRouted, in a conntrack mark only, says that a route of the file chose the
+	// flow's line: it does not follow failover's choice (on_return = "move").
+	MarkRouted = 0x2000
 )
 
 // Table is the table inet weir of a namespace.

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -21,6 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"weir/internal/netns"
+	"weir/internal/ruleset"
 )
 
 // special asks what a row cannot say.
@@ -38,6 +40,7 @@ func (w *world) special(round int) map[string]string {
 		"a stray echo reply to the outside":                w.strayReply,
 		"a client without an address asks DHCP":            w.broadcast,
 		"a link's own ICMPv6 is not forwarded":             w.nodeInfo,
+		"TCP by a line is marked as such":                  w.tcpMarks,
 		"talk to everyone":                                 w.chatter,
 		"no way on":                                        func(int) error { return nowhere("pc", "192.0.2.99", "2001:db8:80::99") },
 	} {
@@ -188,6 +191,46 @@ func (w *world) twins(round int) error {
 		defer hangUp(c)
 		if got, err := say(c, "twin"); err != nil || !strings.HasPrefix(got, "nas:80 for 10.0.1.2") {
 			return fmt.Errorf("by %s: got %q (%w)", from, got, err)
+		}
+	}
+	return nil
+}
+
+// tcpMarks looks at the conntrack marks of a connection and of datagrams, both by
+// the line in use: what is deleted when it is lost is told by them.
+func (w *world) tcpMarks(int) error {
+	for network, want := range map[string]uint32{"tcp": ruleset.MarkTCP, "udp": 0} {
+		c, err := dial("pc", network, "", "192.0.2.80:7000")
+		if err != nil {
+			return err
+		}
+		defer hangUp(c)
+		if _, err := say(c, "mark"); err != nil {
+			return err
+		}
+		at := netip.MustParseAddrPort(c.LocalAddr().String())
+		var flows []conntrack.Flow
+		if err := netns.Do("", func() error {
+			n, err := conntrack.Dial(nil)
+			if err != nil {
+				return err
+			}
+			defer n.Close()
+			flows, err = n.Dump(nil)
+			return err
+		}); err != nil {
+			return err
+		}
+		i := slices.IndexFunc(flows, func(f conntrack.Flow) bool {
+			o := f.TupleOrig
+			return o.IP.SourceAddress == at.Addr() && o.Proto.SourcePort == at.Port() && o.Proto.DestinationPort == 7000 &&
+				(o.Proto.Protocol == unix.IPPROTO_TCP) == (network == "tcp")
+		})
+		if i < 0 {
+			return fmt.Errorf("%s from %s is not in conntrack", network, at)
+		}
+		if m := flows[i].Mark; m&ruleset.MarkIndex == 0 || m&ruleset.MarkTCP != want {
+			return fmt.Errorf("%s has the mark %#x", network, m)
 		}
 	}
 	return nil
