@@ -66,6 +66,16 @@ type WAN struct {
 	MTU       int    `json:"mtu,omitempty"`
 	IPv4      Line   `json:"ipv4"`
 	IPv6      Line   `json:"ipv6"`
+	Flows     *Flows `json:"flows,omitempty"` // left out: none left the line since the start
+}
+
+// Flows is what became of the flows that left a line the last time any did: it was
+// lost, a preferred one is used again, or its address changed.
+type Flows struct {
+	At      time.Time `json:"at"`
+	Moved   int       `json:"moved"`   // go on by another line: UDP, ICMP, what had no answer yet. About: by how much conntrack's table shrank
+	Prodded int       `json:"prodded"` // TCP connections whose client was told that theirs is gone
+	Reset   int       `json:"reset"`   // resets that clients were sent upon that, by the rules' counters
 }
 
 // The verdicts of a line.

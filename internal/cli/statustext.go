@@ -58,6 +58,11 @@ func lines(w io.Writer, s api.Status, now time.Time) {
 		}
 	}
 	_ = t.write(w)
+	for _, wan := range s.WANs {
+		if f := wan.Flows; f != nil {
+			fmt.Fprintf(w, "Flows left %s %s ago: %d moved, %d connections prodded, %d resets sent.\n", wan.Name, age(now, f.At), f.Moved, f.Prodded, f.Reset)
+		}
+	}
 }
 
 func lans(w io.Writer, s api.Status) {

@@ -24,7 +24,8 @@ func TestStatusText(t *testing.T) {
 		WANs: []api.WAN{
 			{Name: "fiber", IPv4: api.Line{Verdict: "down", Since: ago(90 * time.Second), Why: "no carrier", LossPct: f(100)}, IPv6: api.Line{Verdict: "off"}},
 			{Name: "lte", IPv4: api.Line{Verdict: "up", Since: ago(74 * time.Hour), Used: true, LossPct: f(0), LatencyMS: f(31.25), Addresses: []string{"203.0.113.10/24", "203.0.113.11/24"}},
-				IPv6: api.Line{Verdict: "absent", Why: "no router advertisement yet"}},
+				Flows: &api.Flows{At: ago(74 * time.Hour), Moved: 3, Prodded: 2, Reset: 2},
+				IPv6:  api.Line{Verdict: "absent", Why: "no router advertisement yet"}},
 		},
 		LANs:     []api.LAN{{Name: "home", Interface: []string{"eth0"}, Present: true, Addresses: []string{"172.31.0.1/24", "fd00::1/64"}, Leases: 3}},
 		Forwards: []api.Forward{{Name: "web", Protocol: []string{"tcp"}, Port: []string{"80", "443"}, To: []string{"172.31.0.23"}, Answers: []string{"203.0.113.10 by lte"}}, {Name: "ssh", Protocol: []string{"tcp"}, Port: []string{"22"}, To: []string{"172.31.0.24"}}},
@@ -44,6 +45,7 @@ WAN    FAMILY  VERDICT  FOR    LOSS   LATENCY  ADDRESS
 fiber  IPv4    down     1m30s  100 %  -        -                   no carrier
 lte*   IPv4    up       3d2h   0 %    31.2 ms  203.0.113.10/24 +1
 lte    IPv6    absent   -      -      -        -                   no router advertisement yet
+Flows left lte 3d2h ago: 3 moved, 2 connections prodded, 2 resets sent.
 
 LAN   PORT  ADDRESS                   LEASES
 home  eth0  172.31.0.1/24 fd00::1/64  3

@@ -21,6 +21,7 @@ func Build(c *config.Config, s state.State) Desired {
 	for _, w := range b.wans {
 		d.Namespaces = append(d.Namespaces, b.card(h, w))
 	}
+	d.Moves = append(b.moves(b.st.Use4, false), b.moves(b.st.Use6, true)...)
 	d.Notes = b.notes
 	return d
 }
@@ -78,6 +79,7 @@ type line struct {
 	routes []state.Route
 	kernel bool // addresses and routes are the kernel's (SLAAC)
 	up     bool
+	grace  bool // it was up a moment ago: TCP waits for it
 }
 
 func (w wan) table() int { return TableBase + int(w.Index) }
@@ -165,6 +167,8 @@ func (b *build) makeWANs() []wan {
 
 		w.v4 = makeLine(c.IPv4.Method, c.IPv4.Address, c.IPv4.Gateway, known.V4)
 		w.v6 = makeLine(c.IPv6.Method, c.IPv6.Address, c.IPv6.Gateway, known.V6)
+		w.v4.grace = known.V4.Grace && len(w.v4.addr) > 0
+		w.v6.grace = known.V6.Grace && len(w.v6.addr) > 0
 		w.Own = slices.Concat(w.v4.addr, w.v6.addr)
 		w.Resolver = slices.Concat(known.V4.DNS, known.V6.DNS)
 

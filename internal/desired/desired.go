@@ -28,6 +28,17 @@ const (
 type Desired struct {
 	Namespaces []Namespace
 	Notes      []string // what is worth saying and stops nothing: an overlap, a missing feature
+
+	// Moves are the lines whose flows follow when main's default route leaves them
+	// for the one wanted here: a preferred line is back.
+	Moves []Move
+}
+
+// Move is a line, in a family, whose flows move when failover leaves it.
+type Move struct {
+	Cable string
+	V6    bool
+	Mark  uint32 // the WAN's index
 }
 
 // Namespace is one network namespace. Name is "" for main, else "wan-NAME".
@@ -111,13 +122,14 @@ type Route struct {
 
 // Rule is an ip rule of ours.
 type Rule struct {
-	V6     bool
-	Pref   int
-	Mark   uint32 // with Mask; both 0: any
-	Mask   uint32
-	OIF    string
-	Table  int       // 255 is local
-	Action RouteType // Unicast: look up Table
+	V6      bool
+	Pref    int
+	Mark    uint32 // with Mask; both 0: any
+	Mask    uint32
+	OIF     string
+	IPProto uint8     // IP protocol, of IPv6 the upper layer's; 0: any
+	Table   int       // 255 is local
+	Action  RouteType // Unicast: look up Table
 }
 
 // Sysctl is a value under /proc/sys in the namespace, Key with slashes:

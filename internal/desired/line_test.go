@@ -134,6 +134,80 @@ func TestVerdict(t *testing.T) {
 	}
 }
 
+// TestGrace: what waits for a line that was lost a moment ago is its TCP, as long
+// as the line has an address to go on with.
+func TestGrace(t *testing.T) {
+	cfg, s := house(t, "gateway")
+	pinned := func(s state.State) []desired.Rule {
+		var out []desired.Rule
+		for _, r := range desired.Build(cfg, s).Namespaces[0].Rules {
+			if r.Mark == 1 {
+				out = append(out, r)
+			}
+		}
+		return out
+	}
+	line := func(l state.Line) state.State {
+		w := s.WANs["fiber"]
+		l.Routes = w.V4.Routes
+		w.V4 = l
+		s.WANs = map[string]state.WAN{"fiber": w, "lte": s.WANs["lte"]}
+		return s
+	}
+	has := s.WANs["fiber"].V4.Addr
+	for _, c := range []struct {
+		name  string
+		line  state.Line
+		rules int
+		proto uint8
+	}{
+		{"up", state.Line{Up: true, Addr: has}, 2, 0},
+		{"up, whatever the grace", state.Line{Up: true, Grace: true, Addr: has}, 2, 0},
+		{"lost a moment ago", state.Line{Grace: true, Addr: has}, 2, 6},
+		{"lost", state.Line{Addr: has}, 1, 0},
+		{"lost with its address", state.Line{Grace: true}, 1, 0},
+	} {
+		rules := pinned(line(c.line))
+		if len(rules) != c.rules {
+			t.Errorf("%s: %+v", c.name, rules)
+		}
+		for _, r := range rules {
+			if !r.V6 && r.IPProto != c.proto || r.V6 && r.IPProto != 0 {
+				t.Errorf("%s: %+v", c.name, r)
+			}
+		}
+	}
+}
+
+// TestMoves: which lines' flows follow when failover goes back.
+func TestMoves(t *testing.T) {
+	cfg, s := house(t, "gateway")
+	if len(cfg.WANs) != 2 || cfg.WANs[1].Name != "lte" {
+		t.Fatalf("the file has other lines now: %+v", cfg.WANs)
+	}
+	if m := desired.Build(cfg, s).Moves; m != nil {
+		t.Errorf("nobody wants it: %+v", m)
+	}
+	cfg.WANs[1].Move = true
+	if d := cmp.Diff([]desired.Move{{Cable: "lte", Mark: 2}, {Cable: "lte", Mark: 2, V6: true}}, desired.Build(cfg, s).Moves); d != "" {
+		t.Error(d)
+	}
+	w := s.WANs["lte"]
+	w.V4.Up = false
+	s.WANs["lte"] = w
+	if d := cmp.Diff([]desired.Move{{Cable: "lte", Mark: 2, V6: true}}, desired.Build(cfg, s).Moves); d != "" {
+		t.Error("a line that is down has lost its flows anyhow:", d)
+	}
+	s.Use4, s.Use6 = "", "lte"
+	if m := desired.Build(cfg, s).Moves; m != nil {
+		t.Errorf("nothing preferred to it is used: %+v", m)
+	}
+	cfg.WANs[0].Move, cfg.WANs[1].Move = true, false
+	if m := desired.Build(cfg, s).Moves; m != nil {
+		t.Errorf("going over is not going back: %+v", m)
+	}
+}
+
 // TestNoLine: with no line in use everybody is told at once.
 func TestNoLine(t *testing.T) {
 	cfg, s := house(t, "gateway")

@@ -13,8 +13,10 @@ const (
 	prefBoundLink = RulePref       // by the cable the socket is bound to
 	prefBound     = RulePref + 256 // MarkBound: whatever the verdict
 	prefIn        = RulePref + 512 // MarkIn: this line or none
-	prefPinned    = RulePref + 768 // while the line is up
+	prefPinned    = RulePref + 768 // while the line is up; TCP a while longer
 )
+
+const protoTCP = 6 // IPPROTO_TCP
 
 // main is the namespace weir starts in: the LANs, the near ends of the cables,
 // and all state.
@@ -89,10 +91,11 @@ func (b *build) nearEnd(n *Namespace, w wan) {
 			continue
 		}
 		v6 := far.Is6()
-		up := w.v4.up
+		line := w.v4
 		if v6 {
-			up = w.v6.up
+			line = w.v6
 		}
+		up := line.up
 		n.Routes = append(n.Routes, Route{Dst: everything(far), Gateway: far, Link: w.Name, Table: w.table()})
 		k := int(w.Index)
 		mark := uint32(w.Index)
@@ -104,8 +107,13 @@ func (b *build) nearEnd(n *Namespace, w wan) {
 			in.Table, in.Action = 0, Unreachable
 		}
 		n.Rules = append(n.Rules, in)
-		if up {
-			n.Rules = append(n.Rules, Rule{V6: v6, Pref: prefPinned + k, Mark: mark, Mask: ruleset.MarkMask, Table: w.table()})
+		pinned := Rule{V6: v6, Pref: prefPinned + k, Mark: mark, Mask: ruleset.MarkMask, Table: w.table()}
+		switch {
+		case up:
+			n.Rules = append(n.Rules, pinned)
+		case line.grace:
+			pinned.IPProto = protoTCP
+			n.Rules = append(n.Rules, pinned)
 		}
 	}
 }

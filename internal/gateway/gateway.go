@@ -124,7 +124,7 @@ func open(o Options) (_ *daemon, err error) {
 	if err := d.chooseFile(); err != nil {
 		return nil, err
 	}
-	d.k, err = kernel.Open(kernel.Options{StateDir: o.StateDir, RuntimeDir: o.RuntimeDir, Log: o.Log})
+	d.k, err = kernel.Open(kernel.Options{StateDir: o.StateDir, RuntimeDir: o.RuntimeDir, Log: o.Log, FlowsEnded: d.tellFlows})
 	if err != nil {
 		return nil, err
 	}

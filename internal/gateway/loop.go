@@ -72,6 +72,9 @@ type daemon struct {
 
 	far map[string][]netip.Addr // the cables' far ends, by WAN
 
+	flows map[string]api.Flows   // what became of those that left a line; by WAN
+	left  chan kernel.FlowsEnded // any goroutine may send
+
 	posts chan func() // any goroutine may send
 
 	mu      sync.Mutex
@@ -84,6 +87,8 @@ func newDaemon(o Options) *daemon {
 		leases:  map[leaseKey]state.Lease{},
 		dhcp4:   map[string]*dhcp4Client{},
 		refused: refused.NewLog(refusedKept),
+		flows:   map[string]api.Flows{},
+		left:    make(chan kernel.FlowsEnded, 64),
 		posts:   make(chan func(), 64),
 		changed: make(chan struct{}),
 		items:   make(chan []state.Item, 256),
@@ -161,7 +166,7 @@ func (d *daemon) loop(ctx context.Context) error {
 	d.log.Info("weir starts", "version", d.o.Version, "gateway", d.cfg.Gateway.Name, "file", d.force.Current.From)
 	for !d.ended {
 		wake.Stop()
-		if at := earlier(earlier(d.dirty, d.nextTick), d.nextEnd); !at.IsZero() {
+		if at := earlier(earlier(d.dirty, d.nextTick), earlier(d.nextEnd, d.world.nextWait())); !at.IsZero() {
 			wake.Reset(time.Until(at))
 		}
 		select {
@@ -177,6 +182,8 @@ func (d *daemon) loop(ctx context.Context) error {
 		case f := <-d.posts:
 			f()
 			d.drain()
+		case e := <-d.left:
+			d.flowsEnded(time.Now(), e)
 		case <-carrier.C:
 			d.pollCarrier()
 		case <-wake.C:

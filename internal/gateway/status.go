@@ -22,6 +22,11 @@ func (d *daemon) Status(ctx context.Context) (api.Status, error) {
 		for _, f := range d.force.Current.Files {
 			s.File.Names = append(s.File.Names, f.Name)
 		}
+		for i, wan := range s.WANs {
+			if f, ok := d.flows[wan.Name]; ok {
+				s.WANs[i].Flows = &f
+			}
+		}
 		d.lanNews(&s)
 		s.Turn = d.turns
 		for _, v := range d.services() {

@@ -51,6 +51,7 @@ func (d *daemon) plan(ctx context.Context) (plan.Plan, plan.Actual, error) {
 	if !d.adopted {
 		d.adopted = true
 		d.machine.Adopt(now, adoption(d.cfg, d.world.house.Index, actual))
+		d.world = d.world.resume(now, d.cfg, actual)
 	}
 	d.world = d.world.observe(d.cfg, want, actual)
 	d.judge(now)

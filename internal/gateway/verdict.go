@@ -77,7 +77,7 @@ func pinned(main *plan.Namespace, index int, v6 bool) (known, up bool) {
 			continue
 		}
 		known = true
-		up = up || int(r.Mark) == index && r.Table == desired.TableBase+index
+		up = up || int(r.Mark) == index && r.Table == desired.TableBase+index && r.IPProto == 0
 	}
 	return known, up
 }
@@ -89,9 +89,9 @@ func (w world) take(s failover.Status) world {
 		k := wans[l.WAN]
 		wary := l.Verdict == failover.Returning || l.Verdict == failover.Degraded
 		if l.Family == failover.IPv4 {
-			k.up4, k.wary4 = l.Up, wary
+			k.up4, k.wary4, k.until4 = l.Up, wary, waitUntil(k.up4, k.until4, l)
 		} else {
-			k.up6, k.wary6 = l.Up, wary
+			k.up6, k.wary6, k.until6 = l.Up, wary, waitUntil(k.up6, k.until6, l)
 		}
 		wans[l.WAN] = k
 	}
@@ -159,12 +159,12 @@ func (d *daemon) judge(now time.Time) {
 	for _, ch := range out.Changes {
 		logChange(d.log, ch)
 	}
-	if len(out.Changes) == 0 {
+	if len(out.Changes) == 0 && !d.world.overdue(now) {
 		return
 	}
 	d.news = true
 	before := d.world.state(d.cfg)
-	d.world = d.world.take(d.machine.Status())
+	d.world = d.world.take(d.machine.Status()).expire(now)
 	if !reflect.DeepEqual(before, d.world.state(d.cfg)) {
 		d.wantTurn(0)
 	}

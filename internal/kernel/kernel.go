@@ -30,6 +30,10 @@ type Options struct {
 	StateDir   string       // survives a reboot: how the machine was found
 	RuntimeDir string       // does not: what was loaded last
 	Log        *slog.Logger // nil is slog.Default
+
+	// FlowsEnded is called after each step that ended flows, on any goroutine and
+	// in no order; it must not wait for the Kernel. Nil: nobody wants to know.
+	FlowsEnded func(FlowsEnded)
 }
 
 // Kernel is the Linux kernel of this machine, as seen from the network
@@ -54,12 +58,16 @@ type Kernel struct {
 
 	watch    watcher
 	carriers carriers // has a lock of its own
+
+	prods  sync.WaitGroup // those under way
+	closed chan struct{}  // ends them
+	end    sync.Once      // closes closed
 }
 
 // Open finds out what the machine can do, and reads what an earlier Kernel
 // left in the directories. It changes nothing.
 func Open(opt Options) (*Kernel, error) {
-	k := &Kernel{opt: opt, log: opt.Log, spaces: map[string]*space{}}
+	k := &Kernel{opt: opt, log: opt.Log, spaces: map[string]*space{}, closed: make(chan struct{})}
 	if k.log == nil {
 		k.log = slog.Default()
 	}
@@ -85,6 +93,8 @@ func Open(opt Options) (*Kernel, error) {
 
 // Close closes all sockets. The kernel stays as it is.
 func (k *Kernel) Close() error {
+	k.end.Do(func() { close(k.closed) })
+	k.prods.Wait()
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.watch.stop()

@@ -100,9 +100,11 @@ func parseRule(b []byte) (plan.Rule, error) {
 			r.OIF = d.String()
 		case unix.FRA_PROTOCOL:
 			r.Proto = int(d.Uint8())
+		case unix.FRA_IP_PROTO:
+			r.IPProto = d.Uint8()
 		case unix.FRA_IIFNAME:
 			other = append(other, "iif "+d.String())
-		case unix.FRA_UID_RANGE, unix.FRA_SPORT_RANGE, unix.FRA_DPORT_RANGE, unix.FRA_IP_PROTO, unix.FRA_TUN_ID, unix.FRA_GOTO:
+		case unix.FRA_UID_RANGE, unix.FRA_SPORT_RANGE, unix.FRA_DPORT_RANGE, unix.FRA_TUN_ID, unix.FRA_GOTO:
 			other = append(other, fmt.Sprintf("attribute %d", d.Type()))
 		}
 	})
@@ -151,6 +153,9 @@ func (s *space) ruleRequest(typ netlink.HeaderType, flags netlink.HeaderFlags, r
 		}
 		if r.OIF != "" {
 			e.String(unix.FRA_OIFNAME, r.OIF)
+		}
+		if r.IPProto != 0 {
+			e.Uint8(unix.FRA_IP_PROTO, r.IPProto)
 		}
 		e.Uint8(unix.FRA_PROTOCOL, uint8(r.Proto))
 	})

@@ -117,7 +117,7 @@ func (k *Kernel) do(ctx context.Context, action plan.Action) (effect, error) {
 		if err != nil {
 			return effect{}, err
 		}
-		return effect{}, s.deleteFlows(a) // flows come back by themselves
+		return effect{}, k.endFlows(s, a) // flows come back by themselves
 	}
 	return effect{}, fmt.Errorf("a step of type %T is not known", action)
 }

@@ -207,8 +207,25 @@ Plan: 1 to add, 2 to change, 2 to remove.
 		}), `
   ~ main  route default         via 172.31.1.1 dev fiber src 172.31.0.1 -> unreachable
   - main  rule 9469             fwmark 0x1/0x3ff lookup 87001   (no longer wanted)
-  - main  flows mark 0x1/0x1ff  outbound IPv4 flows of a line no longer used
+  - main  flows mark 0x1/0x1ff  outbound IPv4 flows of a line no longer used   (who only waits on TCP is told)
 Plan: 0 to add, 1 to change, 2 to remove.
+`},
+		{"the line is down, and its connections wait", change(func(main, _ *desired.Namespace) {
+			main.Rules[1].IPProto = 6
+		}), `
+  ~ main  rule 9469                 fwmark 0x1/0x3ff lookup 87001 -> fwmark 0x1/0x3ff ipproto tcp lookup 87001
+  - main  flows mark 0x1/0x11ff     outbound IPv4 flows of a line that was lost, but TCP
+  - main  flows mark 0x1001/0x11ff  unanswered outbound IPv4 TCP flows of a line that was lost
+Plan: 0 to add, 1 to change, 2 to remove.
+`},
+		{"the preferred line is back, and the flows of the other go there", func() desired.Desired {
+			d := change(func(main, _ *desired.Namespace) { main.Routes[1].Link = "eth0" })
+			d.Moves = []desired.Move{{Cable: "fiber", Mark: 1}, {Cable: "fiber", Mark: 1, V6: true}}
+			return d
+		}(), `
+  ~ main  route default          via 172.31.1.1 dev fiber -> eth0
+  - main  flows mark 0x1/0x21ff  outbound IPv4 flows of fiber, which go on by eth0   (who only waits on TCP is told)
+Plan: 0 to add, 1 to change, 1 to remove.
 `},
 		{"another rule in the file", change(func(main, _ *desired.Namespace) {
 			main.Table.Text = strings.Replace(main.Table.Text, "\t\tiifname \"eth0\"", "\t\tiifname \"eth0\" tcp dport 25 drop comment \"block.spam\"\n\t\tiifname \"eth0\"", 1)

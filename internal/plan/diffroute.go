@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"fmt"
 	"net/netip"
 	"slices"
 
@@ -203,6 +202,7 @@ func (d *differ) rules(w *desired.Namespace, h *Namespace) {
 	d.localRule(w, h)
 	if w.Name == "" {
 		d.unpinned(w, h)
+		d.moved(w, h)
 	}
 }
 
@@ -226,41 +226,6 @@ func (d *differ) localRule(w *desired.Namespace, h *Namespace) {
 		}
 		d.add(atRuleGone, Step{Op: Remove, NS: w.Name, Object: "rule", Name: ruleName(first.Rule), Old: ruleText(first.Rule),
 			Why: "marks are looked at first", Do: DeleteRule{NS: w.Name, Rule: first}})
-	}
-}
-
-// unpinned deletes the outbound flows of a line whose rule goes: it is down, and
-// they are to be reset or made anew by the line now in use. Flows that came in
-// by it keep their entries (ruleset.MarkIn).
-func (d *differ) unpinned(w *desired.Namespace, h *Namespace) {
-	pins := func(r desired.Rule) bool {
-		return r.Mask == ruleset.MarkMask && r.Mark > 0 && r.Mark <= ruleset.MarkIndex && r.Action == desired.Unicast
-	}
-	type loss struct{ v4, v6 bool }
-	lost := map[uint32]loss{}
-	var order []uint32
-	for _, r := range h.Rules {
-		if r.Proto != desired.RouteProto || !pins(r.Rule) ||
-			slices.ContainsFunc(w.Rules, func(x desired.Rule) bool { return pins(x) && x.Mark == r.Mark && x.V6 == r.V6 }) {
-			continue
-		}
-		l, seen := lost[r.Mark]
-		if !seen {
-			order = append(order, r.Mark)
-		}
-		l.v4, l.v6 = l.v4 || !r.V6, l.v6 || r.V6
-		lost[r.Mark] = l
-	}
-	for _, mark := range order {
-		f := DeleteFlows{Mark: mark, Mask: ruleset.MarkIndex | ruleset.MarkIn}
-		what := "outbound flows of a line no longer used"
-		switch l := lost[mark]; {
-		case !l.v6:
-			f.Family, what = 4, "outbound IPv4 flows of a line no longer used"
-		case !l.v4:
-			f.Family, what = 6, "outbound IPv6 flows of a line no longer used"
-		}
-		d.add(atFlows, Step{Op: Remove, Object: "flows", Name: fmt.Sprintf("mark %#x/%#x", f.Mark, f.Mask), Old: what, Do: f})
 	}
 }
 

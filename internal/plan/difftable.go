@@ -161,9 +161,10 @@ func without(a, b []string) []string {
 	return out
 }
 
-// translations deletes the flows of lines whose address is no longer that to
-// which main translates: unlike masquerade, snat does not by itself. Such a map
-// has a cable's name as key and an address as value.
+// translations deletes the flows of lines that have lost an address: unlike
+// masquerade, snat does not by itself, and who came in by it is answered with it.
+// Addresses are in the sets wan4.NAME and wan6.NAME, and in the maps from cable to
+// the address to which main translates, where another may have become the first.
 func (d *differ) translations(w *desired.Namespace, h *Namespace) {
 	now := map[string][]string{}
 	for _, s := range w.Table.Sets {
@@ -174,7 +175,9 @@ func (d *differ) translations(w *desired.Namespace, h *Namespace) {
 		for _, e := range without(s.Elements, now[s.Name]) {
 			cable, addr, ok := translation(e)
 			if !ok {
-				continue
+				if cable, addr, ok = ownAddress(s.Name, e); !ok {
+					continue
+				}
 			}
 			index := indexOf(cable, d.wanted("").Rules)
 			if index == 0 {
@@ -182,7 +185,7 @@ func (d *differ) translations(w *desired.Namespace, h *Namespace) {
 					continue
 				}
 			}
-			f := DeleteFlows{Mark: index, Mask: ruleset.MarkIndex, Family: 6}
+			f := DeleteFlows{Mark: index, Mask: ruleset.MarkIndex, Family: 6, Prod: w.Table.Text != ""}
 			if addr.Is4() {
 				f.Family = 4
 			}
@@ -194,6 +197,16 @@ func (d *differ) translations(w *desired.Namespace, h *Namespace) {
 				Why: addr.String() + " is no longer the line's", Do: f})
 		}
 	}
+}
+
+// ownAddress reads an element of a set of a line's own addresses.
+func ownAddress(set, element string) (cable string, addr netip.Addr, ok bool) {
+	kind, cable, ok := strings.Cut(set, ".")
+	if !ok || kind != "wan4" && kind != "wan6" {
+		return "", netip.Addr{}, false
+	}
+	addr, err := netip.ParseAddr(element)
+	return cable, addr, err == nil
 }
 
 // translation reads an element `"fiber" : 198.51.100.10`.

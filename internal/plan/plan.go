@@ -213,7 +213,12 @@ type SetChange struct {
 // Mark, in one request. It cannot be undone: flows come back by themselves.
 type DeleteFlows struct {
 	Mark, Mask uint32
-	Family     int // 4, 6, or 0 for both
+	Family     int  // 4, 6, or 0 for both
+	Unanswered bool // only those of which nothing came back yet
+
+	// Prod says that the clients of TCP connections that went out are prodded: what
+	// only listens would never notice.
+	Prod bool
 }
 
 func (CreateNamespace) action() {}

@@ -161,6 +161,13 @@ func ruleText(r desired.Rule) string {
 	if r.OIF != "" {
 		b = append(b, "oif "+r.OIF)
 	}
+	switch r.IPProto {
+	case 0:
+	case protoTCP:
+		b = append(b, "ipproto tcp")
+	default:
+		b = append(b, fmt.Sprintf("ipproto %d", r.IPProto))
+	}
 	switch r.Action {
 	case desired.Unreachable:
 		b = append(b, "unreachable")

@@ -62,6 +62,11 @@ type Line struct {
 	// Wary says that it is up but still has to prove itself, or is not good: a
 	// route takes another of its lines where one is up.
 	Wary bool
+
+	// Grace says that the line was Up until a moment ago: its TCP connections wait
+	// for it to come back. Whoever keeps the time ends it. It means nothing while
+	// Up, or without an address.
+	Grace bool
 }
 
 // Route is a route that a lease brings (RFC 3442).
