@@ -76,7 +76,11 @@ func (o outage) drills() []string {
 	for _, v6 := range o.families() {
 		out = append(out, o.name("gap", familyName(v6)))
 	}
-	out = append(out, o.name("new"), o.name("sending"), o.name("idle"), o.name("datagrams"))
+	out = append(out, o.name("new"))
+	for _, k := range connections {
+		out = append(out, o.name(k.drill))
+	}
+	out = append(out, o.name("datagrams"))
 	if o.hasInward(o.other) {
 		out = append(out, o.name("others"))
 	}
@@ -147,42 +151,49 @@ func (o outage) moved(ctx context.Context, t *traffic, about string, look func()
 func (o outage) flows(ctx context.Context, t *traffic, about string, cut time.Time, look func() string) []Result {
 	var out []Result
 
-	// What a TCP sends into the dark it repeats after 0.2, 0.6, 1.4 s: the reset
-	// comes on the first of these that finds the line given up.
-	most := 2*o.way.most + slack
-	at, err, ended := t.flows[lab.Sending].Ended(ctx, time.Until(cut.Add(most+time.Second)))
-	switch {
-	case !ended:
-		out = append(out, fail(o.name("sending"), about, "a sending connection is reset within "+seconds(most), "it hangs", look()))
-	case !lab.Reset(err):
-		out = append(out, fail(o.name("sending"), about, "a sending connection is reset", err.Error(), look()))
-	default:
-		out = append(out, timed(o.name("sending"), about, at.Sub(cut), most, "a sending connection is reset", look(), secs("reset after", at.Sub(cut))))
+	for _, k := range connections {
+		out = append(out, o.told(ctx, t.flows[k.kind], o.name(k.drill), about, k.what+" connection is reset", cut, look))
 	}
 
-	listener := Figure{}
-	if at, _, ok := t.flows[lab.Receiving].Ended(ctx, 300*time.Millisecond); ok {
-		listener = secs("one that only listens was reset after", at.Sub(cut))
-	}
-	poked := t.flows[lab.Idle].Poke()
-	at, err, ended = t.flows[lab.Idle].Ended(ctx, time.Second)
-	if ended && lab.Reset(err) {
-		after := max(at.Sub(poked), 0) // it may have been told even before it asked
-		r := timed(o.name("idle"), about, after, slack, "an idle connection is reset when it is used", look(), secs("reset after", after))
-		if listener.Name != "" {
-			r.Figures = append(r.Figures, listener)
-		}
-		out = append(out, r)
-	} else {
-		out = append(out, fail(o.name("idle"), about, "an idle connection is reset when it is used", fmt.Sprintf("no reset (%v)", err), look()))
-	}
-
-	most = o.way.most + slack
+	most := o.way.most + slack
 	at, ok := t.flows[lab.Datagrams].HeardFrom(ctx, "inet-"+o.other, cut, time.Until(cut.Add(most+time.Second)))
 	if !ok {
 		return append(out, fail(o.name("datagrams"), about, "a UDP conversation goes on by "+o.other, "nothing was heard of it there", look()))
 	}
 	return append(out, timed(o.name("datagrams"), about, at.Sub(cut), most, "a UDP conversation goes on by "+o.other, look(), secs("moved after", at.Sub(cut))))
+}
+
+// grace is how long the connections of a lost line wait for it, so that a blink
+// ends none.
+const grace = 2 * time.Second
+
+// connections are the kinds of TCP conversation: each is told when its line is
+// given up, also one that only waits.
+var connections = []struct {
+	kind        lab.FlowKind
+	drill, what string
+}{
+	{lab.Sending, "sending", "a sending"},
+	{lab.Receiving, "receiving", "a listening"},
+	{lab.Idle, "idle", "an idle"},
+}
+
+// told looks whether a connection is reset, after the grace and soon after it.
+func (o outage) told(ctx context.Context, f *lab.Flow, drill, about, expected string, cut time.Time, look func() string) Result {
+	most := o.way.most + grace + slack
+	at, err, ended := f.Ended(ctx, time.Until(cut.Add(most+time.Second)))
+	switch took := at.Sub(cut); {
+	case !ended:
+		return fail(drill, about, expected+" within "+seconds(most), "it hangs", look())
+	case !lab.Reset(err):
+		return fail(drill, about, expected, err.Error(), look())
+	default:
+		r := timed(drill, about, took, most, expected, look(), secs("reset after", took))
+		if r.Judged.Least = grace.Seconds(); r.OK && took < grace {
+			r.OK, r.Expected, r.Seen, r.Look = false, "no reset before the line had "+seconds(grace)+" to return", seconds(took), look()
+		}
+		return r
+	}
 }
 
 // back waits for the line to be used again: after the file's hold-down and no

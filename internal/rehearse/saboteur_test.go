@@ -92,12 +92,12 @@ var sabotage = []struct {
 	}},
 
 	{"dark-fiber", []saboteur{
-		{"nobody fails over", at(rehearse.Cut, freeze), lost("dark", "gap/IPv4", "gap/IPv6", "new", "sending", "idle", "datagrams", "back", "calm")},
+		{"nobody fails over", at(rehearse.Cut, freeze), lost("dark", "gap/IPv4", "gap/IPv6", "new", "sending", "receiving", "idle", "datagrams", "back", "calm")},
 		{"inside addresses on the lines", at(rehearse.Up, leak), []string{"leak/fiber/dark-fiber", "leak/lte/dark-fiber"}},
 	}},
 	{"dark-fiber", []saboteur{
 		{"nobody goes back", at(rehearse.Restored, freeze), lost("dark", "back", "inbound")},
-		{"no reset is told", at(rehearse.Cut, refuse("postrouting", `oifname eth0 tcp flags & rst != 0 drop`)), lost("dark", "idle", "sending")},
+		{"no reset is told", at(rehearse.Cut, refuse("postrouting", `oifname eth0 tcp flags & rst != 0 drop`)), lost("dark", "sending", "receiving", "idle")},
 		{"who came in by the other line is cut", at(rehearse.Cut, refuse("forward", `oifname lte tcp sport 80 drop`)), lost("dark", "others")},
 	}},
 	{"dark-fiber", []saboteur{
@@ -105,8 +105,12 @@ var sabotage = []struct {
 		{"no datagram by the other line", at(rehearse.Cut, refuse("forward", `oifname lte udp dport 7 drop`)), lost("dark", "datagrams", "calm")},
 		{"no echo by the other line", at(rehearse.Cut, refuse("forward", `oifname lte icmp type echo-request drop`)), lost("dark", "gap/IPv4", "calm")},
 	}},
+	{"dark-fiber", []saboteur{
+		{"who only waits is not told", at(rehearse.Cut, refuse("output", `oifname eth0 tcp sport 7 tcp flags & (syn|ack|rst) == ack drop`)), lost("dark", "receiving", "idle")},
+		{"no grace", at(rehearse.Cut, refuse("forward", `oifname fiber tcp dport 7 tcp flags & psh != 0 reject with tcp reset`)), lost("dark", "sending")},
+	}},
 	{"carrier-fiber", []saboteur{
-		{"nobody fails over", at(rehearse.Cut, freeze), lost("carrier", "gap/IPv4", "gap/IPv6", "new", "sending", "idle", "datagrams", "back", "calm")},
+		{"nobody fails over", at(rehearse.Cut, freeze), lost("carrier", "gap/IPv4", "gap/IPv6", "new", "sending", "receiving", "idle", "datagrams", "back", "calm")},
 		{"nobody may come in again", at(rehearse.Restored, refuse("prerouting", `iifname fiber tcp dport 80 drop`)), lost("carrier", "inbound")},
 		{"who came in by the other line is cut", at(rehearse.Cut, refuse("forward", `oifname lte tcp sport 80 drop`)), lost("carrier", "others")},
 		{"inside addresses on the lines", at(rehearse.Up, leak), []string{"leak/fiber/carrier-fiber", "leak/lte/carrier-fiber"}},
