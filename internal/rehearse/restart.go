@@ -10,6 +10,7 @@ import (
 
 	"github.com/miekg/dns"
 
+	"weir/internal/config"
 	"weir/internal/lab"
 )
 
@@ -18,17 +19,23 @@ const pingEvery = 10 * time.Millisecond
 
 // restartAct ends the daemon by a signal and starts it again: not a packet may be
 // lost meanwhile, and the clients' leases are known afterwards.
-func restartAct(how string, sig syscall.Signal) Act {
+func restartAct(s *Site, how string, sig syscall.Signal) Act {
 	loss, lease := name("restart", how, "loss"), name("restart", how, "lease")
-	return Act{Drills: []string{loss, lease}, Do: func(ctx context.Context, b *Bench) []Result {
-		l := b.talker()
+	l := s.talker()
+	drills := []string{loss}
+	if l.DHCP.Enabled {
+		drills = append(drills, lease)
+	}
+	return Act{Drills: drills, Do: func(ctx context.Context, b *Bench) []Result {
 		c := b.Clients[l.Name]
 		about := "weir run ended by " + how + " and started again under traffic"
 		bad := func(err error) []Result {
-			return []Result{
-				fail(loss, about, "a restart", err.Error(), "weir's log: "+b.Daemon.Log(5)),
-				fail(lease, about, "a restart", err.Error(), "weir's log: "+b.Daemon.Log(5)),
-			}
+			return failAll(drills, about, "a restart", err.Error(), "weir's log: "+b.Daemon.Log(5))
+		}
+		var had netip.Addr
+		var none error
+		if l.DHCP.Enabled {
+			had, none = b.leaseBefore(ctx, l, c)
 		}
 		w, err := b.watch(ctx, l)
 		if err != nil {
@@ -60,18 +67,35 @@ func restartAct(how string, sig syscall.Signal) Act {
 		if lost > 0 {
 			r = fail(loss, about, "0 packets lost", fmt.Sprintf("%d lost: %s", lost, where), "weir's log: "+b.Daemon.Log(5), packets("lost", lost))
 		}
-		return []Result{r, b.sameLease(ctx, lease, l, c, how)}
+		switch {
+		case !l.DHCP.Enabled:
+			return []Result{r}
+		case none != nil:
+			return []Result{r, fail(lease, about, "a lease before", none.Error(), "lease/"+l.Name+"; weir's log: "+b.Daemon.Log(5))}
+		}
+		return []Result{r, b.sameLease(ctx, lease, c, had, how)}
 	}}
 }
 
-// sameLease asks for a lease again: the client gets what it had.
-func (b *Bench) sameLease(ctx context.Context, drill string, l *LAN, c *lab.Client, how string) Result {
-	about := "a client gets the lease it had, after " + how
+// leaseBefore is the address that a client was leased when it came in. It asks
+// again if it has got none: that it came too early is no matter here.
+func (b *Bench) leaseBefore(ctx context.Context, l *LAN, c *lab.Client) (netip.Addr, error) {
 	j := b.Joined[l.Name]
 	if j.ack == nil {
-		return fail(drill, about, "a lease before", "none", "lease/"+l.Name)
+		ctx, cancel := context.WithTimeout(ctx, joinLimit)
+		defer cancel()
+		var err error
+		if j.ack, err = c.Lease(ctx); err != nil {
+			return netip.Addr{}, err
+		}
 	}
-	had, _ := netip.AddrFromSlice(j.ack.YourIPAddr.To4())
+	a, _ := netip.AddrFromSlice(j.ack.YourIPAddr.To4())
+	return a, nil
+}
+
+// sameLease asks for a lease again: the client gets what it had.
+func (b *Bench) sameLease(ctx context.Context, drill string, c *lab.Client, had netip.Addr, how string) Result {
+	about := "a client gets the lease it had, after " + how
 	ctx, cancel := context.WithTimeout(ctx, joinLimit)
 	defer cancel()
 	start := time.Now()
@@ -100,21 +124,25 @@ func (b *Bench) answersNames(ctx context.Context, l *LAN, limit time.Duration) b
 
 // talker is the LAN whose client makes the traffic: the first that may reach the
 // internet.
-func (b *Bench) talker() *LAN {
+func (s *Site) talker() *LAN {
 	var routed *LAN
-	for i := range b.LANs {
-		l := &b.LANs[i]
-		if verdict(b.Config, b.client(l, false), party{zone: wanZone(b.Lines[0].Name), addr: lab.Web(false)}, 1, 0) != lab.Answered {
+	for i := range s.LANs {
+		l := &s.LANs[i]
+		from := party{zone: lanZone(l.Name), addr: l.Spare4[0]}
+		if len(l.DHCP.Pool) > 0 {
+			from.addr = l.DHCP.Pool[0].From
+		}
+		if verdict(s.Config, from, party{zone: wanZone(s.Lines[0].Name), addr: lab.Web(false)}, config.ICMP, 0) != lab.Answered {
 			continue
 		}
-		if b.free(l) {
+		if s.free(l) {
 			return l
 		}
 		if routed == nil {
 			routed = l
 		}
 	}
-	return cmp.Or(routed, &b.LANs[0])
+	return cmp.Or(routed, &s.LANs[0])
 }
 
 // pause waits; it is false if there is no time left.

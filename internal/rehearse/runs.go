@@ -55,7 +55,7 @@ func Runs(s *Site, long bool) []Run {
 		}
 	}
 	if len(s.Lines) > 0 && len(s.LANs) > 0 {
-		add(restartAct("KILL", syscall.SIGKILL), restartAct("TERM", syscall.SIGTERM))
+		add(restartAct(s, "KILL", syscall.SIGKILL), restartAct(s, "TERM", syscall.SIGTERM))
 	}
 	var runs []Run
 	bare := slices.ContainsFunc(s.LANs, func(l LAN) bool { return s.free(&l) }) // somebody shows what the house does without routes
