@@ -42,6 +42,8 @@ type figure struct {
 func main() {
 	rounds := flag.Int("rounds", 7, "how often each side is measured")
 	lasts := flag.Duration("for", time.Second, "how long a measurement of packets lasts")
+	outages := flag.Int("failovers", 100, "how many outages each of the rivals has")
+	only := flag.Bool("only-failovers", false, "measure nothing else")
 	quiet := flag.Duration("quiet", 20*time.Second, "how long the idle daemon is watched")
 	flag.Parse()
 	if flag.Arg(0) == "inside" {
@@ -57,15 +59,18 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, flag.Arg(0), *rounds, *lasts, *quiet); err != nil {
+	if err := run(ctx, flag.Arg(0), *rounds, *lasts, *quiet, *outages, *only); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, weir string, rounds int, lasts, quiet time.Duration) error {
+func run(ctx context.Context, weir string, rounds int, lasts, quiet time.Duration, outages int, only bool) error {
 	fmt.Printf("%d processors, Linux %s, %s\n\n", runtime.NumCPU(), release(), time.Now().UTC().Format(time.DateOnly))
 
+	if only {
+		return failovers(ctx, weir, outages)
+	}
 	sides := map[string]*side{}
 	for _, kind := range []string{"wire", "peer", "weir"} {
 		s, err := start(ctx, kind, weir)
@@ -85,7 +90,11 @@ func run(ctx context.Context, weir string, rounds int, lasts, quiet time.Duratio
 		s.end()
 	}
 	fmt.Println("\nThe daemon")
-	return daemon(ctx, weir, rounds, quiet)
+	if err := daemon(ctx, weir, rounds, quiet); err != nil {
+		return err
+	}
+	fmt.Println("\nFailovers")
+	return failovers(ctx, weir, outages)
 }
 
 // compare has the sides take turns and prints the rates and their ratio.

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"weir/internal/lab"
@@ -66,6 +67,9 @@ func inside(kind, weir string) error {
 		return err
 	}
 	ctx := context.Background()
+	if strings.HasPrefix(kind, "failover-") {
+		return insidePair(ctx, kind, weir)
+	}
 	h, err := newHouse(ctx)
 	if err != nil {
 		return err
