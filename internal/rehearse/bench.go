@@ -48,6 +48,7 @@ type Bench struct {
 	saboteurs []Saboteur      // tests only
 	serving   map[string]bool // "udp 5060": what the internets serve for rules and routes besides
 	ula       netip.Prefix    // the house's /48 if weir made it, as clients see it
+	measure   *measure        // of the act under way; nil: it promises nothing
 	first     time.Duration   // from the daemon's start to the first packet forwarded
 	log       *slog.Logger
 }

@@ -29,6 +29,8 @@ type Result struct {
 	Took  time.Duration `json:"took_ns"`
 	// Timeline is of a drill that measured an outage by echoes.
 	Timeline *Timeline `json:"timeline,omitempty"`
+	// Promise is of the drill that stands for a fault of a line.
+	Promise *Promise `json:"promise,omitempty"`
 }
 
 // Timeline is what became of the echoes around an outage. Times are seconds from

@@ -54,7 +54,7 @@ func lossAct(s *Site, w way, wan string) (Act, bool) {
 		return Act{}, false
 	}
 	o := outage{s: s, wan: wan, other: order[1], v6: v6, way: w}
-	return Act{Drills: o.drills(), Do: o.do}, true
+	return promised(wan+" "+w.about, wan, false, Act{Drills: o.drills(), Do: o.do}), true
 }
 
 func (o outage) name(what ...string) string {

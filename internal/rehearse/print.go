@@ -61,6 +61,7 @@ func (r *Report) Print(w io.Writer, colour bool) error {
 	}
 	section("Others", func(Result) bool { return true })
 
+	p.promises(r.Promises)
 	if len(r.Omitted) > 0 {
 		p.f("\n%s\n", p.bold("Not rehearsed here"))
 		for _, o := range r.Omitted {

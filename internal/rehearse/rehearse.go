@@ -46,15 +46,17 @@ type Event struct {
 
 // Report is what a rehearsal found.
 type Report struct {
-	File    string        `json:"file"`
-	OK      bool          `json:"ok"`
-	Drills  []Result      `json:"drills"`
-	Omitted []Omission    `json:"omitted"`
-	Errors  []string      `json:"errors,omitempty"` // runs that could not be made
-	First   float64       `json:"first_packet_s"`   // from the daemon's start to the first packet forwarded, the median of all labs
-	Took    time.Duration `json:"took_ns"`
-	Site    Picture       `json:"site"`
-	Labs    int           `json:"labs"`
+	File   string   `json:"file"`
+	OK     bool     `json:"ok"`
+	Drills []Result `json:"drills"`
+	// Promises are what faults of lines cost, as measured, in the drills' order.
+	Promises []Promise     `json:"promises,omitempty"`
+	Omitted  []Omission    `json:"omitted"`
+	Errors   []string      `json:"errors,omitempty"` // runs that could not be made
+	First    float64       `json:"first_packet_s"`   // from the daemon's start to the first packet forwarded, the median of all labs
+	Took     time.Duration `json:"took_ns"`
+	Site     Picture       `json:"site"`
+	Labs     int           `json:"labs"`
 }
 
 // Rehearse makes all runs of a file, some side by side, and gathers what they
@@ -269,7 +271,12 @@ func (g *gathering) finish(runs []Run) *Report {
 	r := g.report
 	for _, drill := range drillNames(runs) {
 		if takes := g.results[drill]; takes != nil {
-			r.Drills = append(r.Drills, median(takes))
+			m := median(takes)
+			if m.Promise != nil {
+				r.Promises = append(r.Promises, *m.Promise)
+				m.Promise = nil
+			}
+			r.Drills = append(r.Drills, m)
 		}
 	}
 	r.OK = len(r.Errors) == 0 && len(r.Drills) > 0

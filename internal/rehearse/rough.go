@@ -42,12 +42,12 @@ func (s *Site) rough() []Run {
 	shaped := Variant{Shaped: []string{wan}}
 	if len(s.Order(s.talk6())) > 1 {
 		runs = append(runs, Run{Name: "rough-" + wan, About: wan + " is bad, but works", Variant: shaped, Acts: []Act{
-			{[]string{name("rough", wan, "loss")}, func(ctx context.Context, b *Bench) []Result {
+			promised(wan+" loses 30 %", wan, true, Act{[]string{name("rough", wan, "loss")}, func(ctx context.Context, b *Bench) []Result {
 				return []Result{b.loss(ctx, name("rough", wan, "loss"), wan, wan+" loses 30 % of all packets, each way")}
-			}},
-			{[]string{name("rough", wan, "buffer")}, func(ctx context.Context, b *Bench) []Result {
+			}}),
+			promised("uploads fill the buffer of "+wan, wan, true, Act{[]string{name("rough", wan, "buffer")}, func(ctx context.Context, b *Bench) []Result {
 				return []Result{b.buffer(ctx, name("rough", wan, "buffer"), wan, "uploads fill the buffer of "+wan)}
-			}},
+			}}),
 		}})
 	}
 	alone := []string{name("rough", wan, "alone", "buffer"), name("rough", wan, "alone", "loss")}
@@ -60,7 +60,7 @@ func (s *Site) rough() []Run {
 			b.loss(ctx, alone[1], wan, wan+", the only line, loses 30 % of all packets, each way"),
 		}
 	}}
-	runs = append(runs, Run{Name: "alone-" + wan, About: wan + ", the only line, is bad, but works", Variant: shaped, Acts: []Act{act}})
+	runs = append(runs, Run{Name: "alone-" + wan, About: wan + ", the only line, is bad, but works", Variant: shaped, Acts: []Act{promised(wan+", the only line, is full, then loses 30 %", wan, true, act)}})
 	return append(runs, s.oneWay(wan)...)
 }
 
@@ -149,7 +149,7 @@ func (b *Bench) bears(ctx context.Context, drill, wan, about string, up, down la
 	}
 	restored := time.Now()
 	if by := stray.seen.Load(); by != nil {
-		return fail(drill, about, expected, *by, look())
+		return fail(drill, about, expected, by.what, look())
 	}
 	if wrong != "" {
 		return fail(drill, about, expected, wrong, look())
@@ -212,8 +212,14 @@ func (t *traffic) goesOn(ctx context.Context, wan string, since time.Time) strin
 // strays watches the other lines for what the house has to do with the internet's
 // server, which is what the drills talk to and no probe does.
 type strays struct {
-	seen  atomic.Pointer[string] // the first
+	seen  atomic.Pointer[sighting] // the first
 	stops []func()
+}
+
+// sighting is a packet on a wire where it should not be.
+type sighting struct {
+	what string
+	at   time.Time
 }
 
 func (b *Bench) elsewhere(wan string) *strays {
@@ -224,8 +230,7 @@ func (b *Bench) elsewhere(wan string) *strays {
 		}
 		s.stops = append(s.stops, isp.Wire.Watch(func(f lab.Frame) {
 			if starts(f) {
-				text := fmt.Sprintf("%s by %s", f, name)
-				s.seen.CompareAndSwap(nil, &text)
+				s.seen.CompareAndSwap(nil, &sighting{fmt.Sprintf("%s by %s", f, name), f.At})
 			}
 		}))
 	}
@@ -258,20 +263,21 @@ func (s *Site) oneWay(wan string) []Run {
 	var out []Run
 	for _, w := range []struct {
 		word     string
+		brief    string
 		about    string
 		up, down lab.Shape
 		most     time.Duration
 	}{
 		// What still comes by the line, three downloads that are repeated at us,
 		// speaks for it at first; it is not believed for long.
-		{"uplink", "carries nothing up any more, while three downloads are repeated at us", lab.Shape{Dead: true}, wide, 4 * time.Second},
-		{"downlink", "carries nothing down any more", lab.Shape{}, lab.Shape{Dead: true}, time.Second},
+		{"uplink", "carries nothing up", "carries nothing up any more, while three downloads are repeated at us", lab.Shape{Dead: true}, wide, 4 * time.Second},
+		{"downlink", "carries nothing down", "carries nothing down any more", lab.Shape{}, lab.Shape{Dead: true}, time.Second},
 	} {
 		gap, fresh := name(w.word, wan, "gap"), name(w.word, wan, "new")
 		act := Act{[]string{gap, fresh}, func(ctx context.Context, b *Bench) []Result {
 			return b.half(ctx, gap, fresh, wan, wan+" "+w.about, w.up, w.down, w.most)
 		}}
-		out = append(out, Run{Name: w.word + "-" + wan, About: wan + " " + w.about, Variant: Variant{Shaped: []string{wan}}, Acts: []Act{act}})
+		out = append(out, Run{Name: w.word + "-" + wan, About: wan + " " + w.about, Variant: Variant{Shaped: []string{wan}}, Acts: []Act{promised(wan+" "+w.brief, wan, false, act)}})
 	}
 	return out
 }

@@ -103,7 +103,7 @@ func (s *Site) losses() []Run {
 				if tap {
 					reserve.Variant.TAP = append(reserve.Variant.TAP, l.Name)
 				}
-				reserve.Acts = append(reserve.Acts, reserveAct(s, w, l.Name))
+				reserve.Acts = append(reserve.Acts, promised(l.Name+", in reserve, "+w.about, l.Name, false, reserveAct(s, w, l.Name)))
 			}
 		}
 		if !l.DHCP {

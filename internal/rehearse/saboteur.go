@@ -22,6 +22,9 @@ type Saboteurs map[string]Saboteur
 
 // happens lets saboteurs strike.
 func (b *Bench) happens(m Moment) error {
+	if m == Cut {
+		b.measure.begins(b)
+	}
 	for _, s := range b.saboteurs {
 		if f := s[m]; f != nil {
 			if err := f(b); err != nil {

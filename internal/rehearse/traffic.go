@@ -20,7 +20,10 @@ type traffic struct {
 	echo   map[bool]*lab.Ping
 	flows  map[lab.FlowKind]*lab.Flow
 	inward map[string]*lab.Flow // by WAN
-	since  time.Time
+	// unrelated are echoes between the client and the gateway, which no line's fault
+	// touches.
+	unrelated *lab.Ping
+	since     time.Time
 }
 
 // traffic starts it, and waits until all of it flows.
@@ -34,6 +37,9 @@ func (b *Bench) trafficBy(ctx context.Context, v6 bool) (*traffic, error) {
 		b: b, lan: b.talker(), v6: v6,
 		echo: map[bool]*lab.Ping{}, flows: map[lab.FlowKind]*lab.Flow{}, inward: map[string]*lab.Flow{},
 	}
+	if b.measure != nil {
+		b.measure.talk = t
+	}
 	if err := t.start(ctx); err != nil {
 		t.stop()
 		return nil, fmt.Errorf("before anything was broken: %w", err)
@@ -44,6 +50,12 @@ func (b *Bench) trafficBy(ctx context.Context, v6 bool) (*traffic, error) {
 
 func (t *traffic) start(ctx context.Context) error {
 	c := t.b.Clients[t.lan.Name]
+	if t.lan.Address4.IsValid() && c.Addr4.IsValid() {
+		var err error
+		if t.unrelated, err = c.Ping(t.lan.Address4.Addr(), pingEvery); err != nil {
+			return err
+		}
+	}
 	for _, v6 := range []bool{false, true} {
 		if len(t.b.Order(v6)) == 0 || !addrOf(c, v6).IsValid() {
 			continue
@@ -83,6 +95,9 @@ func (t *traffic) start(ctx context.Context) error {
 }
 
 func (t *traffic) stop() {
+	if t.unrelated != nil {
+		t.unrelated.Stop()
+	}
 	for _, p := range t.echo {
 		p.Stop()
 	}
