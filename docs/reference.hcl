@@ -315,7 +315,8 @@ forward "web" {
   # Port, or a range in quotes; one or a list. Unsaid: the same. Source: nft dnat to.
   # to_port = [8080, 8443]
 
-  # Who outside may: addresses, networks, groups of them.
+  # Who may: addresses, networks, groups of them. It counts for hairpin too: a LAN that it doesn't
+  # cover is refused.
   # Place (group.NAME, an address or a network in quotes); one or a list. Unsaid: anywhere. Source:
   # nft saddr.
   # from = "198.51.100.0/24"
@@ -324,7 +325,8 @@ forward "web" {
   # Name: wan.NAME, wan; one or a list. Unsaid: every WAN, used or in reserve. Source: nft iif.
   # on = wan.fiber
 
-  # Whether the house itself reaches it by the outside address too.
+  # Whether the house itself reaches it by the outside address too. By IPv4 it can't where the ISP's
+  # network is the LAN's own: clients look for that address among themselves.
   # True or false. Unsaid: true. Source: RFC 4787, REQ-9.
   hairpin = true
 }

@@ -98,10 +98,10 @@ var forwardBlock = &block{
 		{name: "to_port", typ: typePort, list: true, unsaid: "the same", example: `[8080, 8443]`, source: "nft dnat to",
 			doc: "Where it goes inside; as many as port, ranges as wide."},
 		{name: "from", typ: typePlace, list: true, kinds: []Kind{KindGroup}, text: true, unsaid: "anywhere", example: `"198.51.100.0/24"`, source: "nft saddr",
-			doc: "Who outside may: addresses, networks, groups of them."},
+			doc: "Who may: addresses, networks, groups of them. It counts for hairpin too: a LAN that it doesn't cover is refused."},
 		{name: "on", typ: typeRef, list: true, kinds: []Kind{KindWAN}, unsaid: "every WAN, used or in reserve", example: `wan.fiber`, source: "nft iif",
 			doc: "By which lines."},
 		{name: "hairpin", typ: typeFlag, def: `true`, source: "RFC 4787, REQ-9",
-			doc: "Whether the house itself reaches it by the outside address too."},
+			doc: "Whether the house itself reaches it by the outside address too. By IPv4 it can't where the ISP's network is the LAN's own: clients look for that address among themselves."},
 	},
 }
