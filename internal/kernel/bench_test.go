@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"os/exec"
 	"strings"
 	"testing"
 
@@ -143,4 +144,37 @@ func touch(b *testing.B) {
 	b.Helper()
 	t := &bench{TB: b}
 	t.run("", "nft add table inet touched")
+}
+
+// BenchmarkCounters is one reading of what came back by the lines.
+func BenchmarkCounters(b *testing.B) {
+	netnstest.Need(b)
+	for _, c := range []struct {
+		name            string
+		hosts, forwards int
+	}{{"reference", 0, 0}, {"1000hosts500forwards", 1000, 500}} {
+		b.Run(c.name, func(b *testing.B) {
+			cfg, diags := config.Parse(config.File{Name: "gateway.hcl", Src: []byte(twoLines(c.hosts, c.forwards))})
+			if diags.HasErrors() {
+				b.Fatal(diags)
+			}
+			t := &bench{TB: b}
+			want := desired.Build(cfg, state.State{Index: map[string]uint8{"fiber": 1, "lte": 2}})
+			cmd := exec.Command("nft", "-f", "-")
+			cmd.Stdin = strings.NewReader(want.Namespaces[0].Table.Text)
+			out, err := cmd.CombinedOutput()
+			if err != nil {
+				b.Fatalf("nft: %v: %s", err, out)
+			}
+			k, err := kernel.Open(kernel.Options{StateDir: b.TempDir(), RuntimeDir: b.TempDir()})
+			t.must(err)
+			defer k.Close()
+			for b.Loop() {
+				if n, err := k.Counters(); err != nil || len(n) < 8 {
+					b.Fatal(n, err)
+				}
+			}
+			t.run("", "nft delete table inet weir")
+		})
+	}
 }

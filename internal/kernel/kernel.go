@@ -58,6 +58,7 @@ type Kernel struct {
 
 	watch    watcher
 	carriers carriers // has a lock of its own
+	counters counters // so has this
 
 	prods  sync.WaitGroup // those under way
 	closed chan struct{}  // ends them
@@ -99,6 +100,7 @@ func (k *Kernel) Close() error {
 	defer k.mu.Unlock()
 	k.watch.stop()
 	k.carriers.close()
+	k.counters.close()
 	for name := range k.spaces {
 		k.leave(name)
 	}

@@ -141,6 +141,16 @@ func TestRulesetChanges(t *testing.T) {
 		b.run("", `nft add element inet weir learned '{ 192.0.2.7 }'
 h=$(nft -a list chain inet weir through | sed -n 's/.*"web".*handle //p')
 nft add chain inet weir lo '{ type filter hook output priority 0; }'; nft add rule inet weir lo counter name c_web; ping -c 3 -i 0.01 -W 1 127.0.0.1 >/dev/null; nft delete chain inet weir lo`)
+		counted := func() uint64 {
+			t.Helper()
+			n, err := b.k.Counters()
+			b.must(err)
+			return n["c_web"]
+		}
+		before := counted()
+		if before < 3 {
+			t.Errorf("the counter says %d, and three pings went by it", before)
+		}
 		b.turn()
 		text := b.want.Namespaces[0].Table.Text
 		edit := func(from ...string) {
@@ -166,7 +176,13 @@ nft add chain inet weir lo '{ type filter hook output priority 0; }'; nft add ru
 		if strings.Contains(got, "packets 0 bytes 0\n\t}\n\n\tset") || strings.Contains(got, "helper") || strings.Contains(got, "map go") {
 			t.Errorf("counter lost, or something left:\n%s", got)
 		}
+		if n := counted(); n != before {
+			t.Errorf("the counter says %d after the ruleset was changed, and %d before", n, before)
+		}
 		edit("  counter c_web { }\n", "", `counter name "c_web" `, "")
+		if n, err := b.k.Counters(); err != nil || len(n) != 0 {
+			t.Errorf("no counter is left, and read was %v, %v", n, err)
+		}
 		if got := b.run("", "nft list table inet weir"); strings.Contains(got, "c_web") {
 			t.Errorf("the counter is still there:\n%s", got)
 		}

@@ -88,10 +88,18 @@ func (m *mainTable) marks() {
 	byMark := fmt.Sprintf("ct mark and 0x%03x vmap { %s }", MarkIndex|MarkIn, strings.Join(lines, ", "))
 
 	in := m.chain("pin_in", "filter hook prerouting priority -150; policy accept")
+	var by []string
 	for _, w := range m.WANs {
-		in.add("mark.in."+w.Name, fmt.Sprintf("iifname %q ct state new", w.Name), mark("ct", MarkIn|uint32(w.Index)))
+		by = append(by, fmt.Sprintf("%q : goto in.%s", w.Name, w.Name))
 	}
-	in.add("pin", "iifname !=", anyOf(m.cables()), byMark)
+	in.add("pin.in", "iifname vmap { "+strings.Join(by, ", ")+" }")
+	in.add("pin", byMark)
+	for _, w := range m.WANs {
+		c := m.chain("in."+w.Name, "")
+		m.count(c, w)
+		c.add("mark.in."+w.Name, "ct state new", mark("ct", MarkIn|uint32(w.Index)))
+	}
+	m.answered()
 
 	self := m.chain("pin_self", "route hook output priority -150; policy accept")
 	for _, f := range families() {
@@ -110,6 +118,7 @@ func (m *mainTable) marks() {
 	out := m.chain("pin_out", "filter hook postrouting priority -150; policy accept")
 	out.add("mark.tcp", oneOf("oifname", m.cables()), fmt.Sprintf("ct state new meta l4proto 6 ct mark and 0x%03x == 0 ct mark set ct mark or 0x%04x", MarkIndex|MarkIn, MarkTCP))
 	for _, w := range m.WANs {
+		m.probes(out, w)
 		out.add("mark.out."+w.Name, fmt.Sprintf("oifname %q ct state new ct mark and 0x%03x == 0", w.Name, MarkIndex|MarkIn),
 			mark("ct", uint32(w.Index)))
 	}

@@ -32,6 +32,11 @@ const (
 	// MarkRouted, in a conntrack mark only, says that a route of the file chose the
 	// flow's line: it does not follow failover's choice (on_return = "move").
 	MarkRouted = 0x2000
+
+	// MarkAnswered, in a conntrack mark only, says that something came back of a
+	// flow that went out; MarkProbe that it is of our own probes. See count.go.
+	MarkAnswered = 0x4000
+	MarkProbe    = 0x8000
 )
 
 // Table is the table inet weir of a namespace.

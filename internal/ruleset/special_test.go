@@ -43,6 +43,7 @@ func (w *world) special(round int) map[string]string {
 		"TCP by a line is marked as such":                  w.tcpMarks,
 		"talk to everyone":                                 w.chatter,
 		"no way on":                                        func(int) error { return nowhere("pc", "192.0.2.99", "2001:db8:80::99") },
+		"what counts as an answer":                         w.countedOnce,
 	} {
 		wg.Go(func() {
 			err := f(round)

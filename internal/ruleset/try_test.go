@@ -121,6 +121,9 @@ func (w *world) try(round int) map[string]string {
 	old = w.openFlows("lte")
 	maps.Copy(wrong, w.ask(round, "lte in use: ", rowsOnLTE()))
 	maps.Copy(wrong, pathMTUs("lte", 1420))
+	if err := w.countedOnce(round); err != nil && w.countedOnce(round+5000) != nil {
+		wrong["what counts as an answer, by lte"] = err.Error()
+	}
 	if err := w.use("fiber"); err != nil {
 		wrong["fiber in use"] = err.Error()
 	}
