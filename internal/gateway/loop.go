@@ -51,6 +51,8 @@ type daemon struct {
 	nextTick time.Time        // when machine wants to be asked again; zero: no need
 	probes   []failover.Probe // to be sent once the turn is done
 
+	uncounted bool // the lines' counters could not be read the last time
+
 	dirty time.Time // when a turn is wanted; zero: none
 	retry time.Duration
 	turns api.Turn

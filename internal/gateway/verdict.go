@@ -154,6 +154,11 @@ func (d *daemon) judge(now time.Time) {
 		d.machine.Line(now, failover.LineID{WAN: cw.Name, Family: failover.IPv6}, ok6 && !k.dad6)
 	}
 	out := d.machine.Tick(now)
+	if len(out.Count) > 0 && d.count(out.Count) {
+		more := d.machine.Tick(time.Now())
+		out.Probes, out.Changes = append(out.Probes, more.Probes...), append(out.Changes, more.Changes...)
+		out.Next = more.Next
+	}
 	d.nextTick = out.Next
 	d.probes = append(d.probes, out.Probes...)
 	for _, ch := range out.Changes {
