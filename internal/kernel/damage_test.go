@@ -149,6 +149,10 @@ var damages = []struct {
 		"! main rule 8702 oif fiber lookup 87001 (added by hand)"}},
 	{name: "rule with more in it", do: "ip -6 rule del pref 9001; ip -6 rule add pref 9001 from fd00::/64 fwmark 0x101/0x3ff lookup 87001 protocol 87", want: []string{
 		"! main rule 9001 IPv6 from some sources fwmark 0x101/0x3ff lookup 87001 -> fwmark 0x101/0x3ff lookup 87001 (changed by hand)"}},
+	{name: "rule narrowed to a protocol", do: "ip rule del pref 9001; ip rule add pref 9001 fwmark 0x101/0x3ff ipproto tcp lookup 87001 protocol 87", want: []string{
+		"! main rule 9001 fwmark 0x101/0x3ff ipproto tcp lookup 87001 -> fwmark 0x101/0x3ff lookup 87001 (changed by hand)"}},
+	{name: "rule for another protocol added", do: "ip -6 rule add pref 8702 oif fiber ipproto 132 lookup 87001 protocol 87", want: []string{
+		"! main rule 8702 IPv6 oif fiber ipproto 132 lookup 87001 (added by hand)"}},
 	{name: "foreign rules left alone", do: "ip rule add pref 8701 oif fiber lookup 100; ip rule add pref 50 from 10.0.0.0/8 lookup 100",
 		after: "ip rule del pref 8701 oif fiber lookup 100; ip rule del pref 50 from 10.0.0.0/8 lookup 100"},
 	{name: "local rule back at 0", ns: "wan-fiber", do: "ip rule add pref 0 lookup local", want: []string{
