@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/mdlayher/netlink"
@@ -42,11 +43,23 @@ func (k *Kernel) prod(list []connection) (prodded, reset int, err error) {
 		return 0, 0, err
 	}
 	defer p.close()
+	slices.SortFunc(list, func(a, b connection) int { return a.client.Compare(b.client) })
 	before, countErr := p.resets()
 	pace := time.NewTicker(prodEvery)
 	defer pace.Stop()
 	var failed error
+	var deaf netip.Addr // takes no more
 	for i, c := range list {
+		a := c.client.Addr()
+		if a == deaf {
+			continue
+		}
+		if i == 0 || a != list[i-1].client.Addr() {
+			// What waits for a client that has gone fills its own socket, and no other's.
+			if err := netns.Do("", func() error { return p.face(a) }); err != nil {
+				return prodded, 0, err
+			}
+		}
 		if i > 0 && i%prodBurst == 0 {
 			select {
 			case <-pace.C:
@@ -55,7 +68,7 @@ func (k *Kernel) prod(list []connection) (prodded, reset int, err error) {
 			}
 		}
 		if err := p.prod(c); err != nil {
-			failed = err // of one client, which may be gone
+			failed, deaf = err, a
 			continue
 		}
 		prodded++
@@ -70,28 +83,34 @@ func (k *Kernel) prod(list []connection) (prodded, reset int, err error) {
 	return prodded, reset, failed
 }
 
-// prodder holds the sockets that prodding needs, all in main.
+// prodder holds the sockets that prodding needs, in main.
 type prodder struct {
-	v4, v6 int // raw sockets; the IP header is ours
-	nf     *netlink.Conn
+	raw int // to one client; the IP header is ours
+	nf  *netlink.Conn
 }
 
 func (p *prodder) open() (err error) {
-	p.v4, p.v6 = -1, -1
-	defer func() {
-		if err != nil {
-			p.close()
-		}
-	}()
-	if p.v4, err = unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.IPPROTO_RAW); err != nil {
-		return fmt.Errorf("open raw socket: %w", err)
-	}
-	p.v6, err = unix.Socket(unix.AF_INET6, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.IPPROTO_RAW)
-	if err != nil && !errors.Is(err, unix.EAFNOSUPPORT) { // a kernel without IPv6
-		return fmt.Errorf("open raw IPv6 socket: %w", err)
-	}
+	p.raw = -1
 	p.nf, err = dial(unix.NETLINK_NETFILTER)
 	return err
+}
+
+// face opens the socket to a client.
+func (p *prodder) face(client netip.Addr) error {
+	if p.raw >= 0 {
+		unix.Close(p.raw)
+		p.raw = -1
+	}
+	family := unix.AF_INET
+	if client.Is6() {
+		family = unix.AF_INET6
+	}
+	fd, err := unix.Socket(family, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.IPPROTO_RAW)
+	if err != nil {
+		return fmt.Errorf("open raw socket to %s: %w", client, err)
+	}
+	p.raw = fd
+	return nil
 }
 
 // resets is how many resets the rules have sent so far.
@@ -139,14 +158,10 @@ func (p *prodder) resets() (uint64, error) {
 const nftCounter = 1 // NFT_OBJECT_COUNTER
 
 func (p *prodder) close() {
-	for _, fd := range []int{p.v4, p.v6} {
-		if fd >= 0 {
-			unix.Close(fd)
-		}
+	if p.raw >= 0 {
+		unix.Close(p.raw)
 	}
-	if p.nf != nil {
-		p.nf.Close()
-	}
+	p.nf.Close()
 }
 
 // prod sends two segments, half the sequence space apart: a window is less than a
@@ -169,9 +184,9 @@ func (p *prodder) send(c connection, packet []byte) error {
 	var err error
 	for range 20 { // the queue of a LAN may be full for a moment
 		if a := c.client.Addr(); a.Is4() {
-			err = unix.Sendto(p.v4, packet, 0, &unix.SockaddrInet4{Addr: a.As4()})
+			err = unix.Sendto(p.raw, packet, 0, &unix.SockaddrInet4{Addr: a.As4()})
 		} else {
-			err = unix.Sendto(p.v6, packet, 0, &unix.SockaddrInet6{Addr: a.As16()})
+			err = unix.Sendto(p.raw, packet, 0, &unix.SockaddrInet6{Addr: a.As16()})
 		}
 		if !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.ENOBUFS) {
 			return err
