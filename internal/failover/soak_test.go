@@ -72,9 +72,9 @@ func TestAnHourOfFlapping(t *testing.T) {
 				continue
 			}
 			w.returns(t)
-			if n := len(w.moves(sec)); n != 2 {
+			if moves := len(w.moves(sec)); moves != 2 {
 				w.dump(t)
-				t.Fatalf("seed %d: %d moves, want 2", n, n)
+				t.Fatalf("seed %d: %d moves, want 2", n, moves)
 			}
 		}
 	}
