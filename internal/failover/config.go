@@ -13,7 +13,7 @@ type Config struct {
 
 	// Every is the time between two probes of the line in use. One in reserve
 	// is asked eight times as seldom, but at least every 2 s if Every is below
-	// that; a metered one every 30 s. An outage is acted on within Every and the
+	// that; one that returns at half the pace; a metered one every 30 s. An outage is acted on within Every and the
 	// silence that fells a line: 650 ms for an Every of up to 250 ms, 900 ms
 	// less Every up to 450 ms, 450 ms above that. With long or wildly uneven
 	// round trips it is the time-out, their mean and two mean deviations

@@ -18,7 +18,7 @@ func (l *line) sent(m *Machine, p *asked) {
 
 // reply takes an answer that arrived at the time at.
 func (l *line) reply(m *Machine, at time.Time, p *asked, rtt time.Duration) {
-	l.rtt.add(rtt)
+	l.rtt.arrived(at, rtt)
 	p.answered = true
 	p.target.missed, p.target.last = 0, at
 	l.flight = slices.DeleteFunc(l.flight, func(q *asked) bool { return q == p })

@@ -21,16 +21,38 @@ type estimator struct {
 	srtt, rttvar time.Duration
 	measured     bool
 	quick        int
+
+	last, sent time.Time // the latest reply's arrival, and its probe's sending
+	drained    int       // replies in a row that came all at once
 }
 
 const quickInARow = 3
+
+// arrived takes the round trip of a reply that came at a time. Replies to probes
+// of different times that come all at once waited in a queue that is empty now:
+// the last of them tells more than their mean.
+func (e *estimator) arrived(at time.Time, r time.Duration) {
+	sent := at.Add(-r)
+	switch {
+	case at.Sub(e.last) >= clockGrain:
+		e.drained = 0
+	case sent.Sub(e.sent) > minTimeout:
+		e.drained++
+	}
+	quicker := e.measured && r < e.srtt
+	e.last, e.sent = at, sent
+	e.add(r)
+	if e.drained >= quickInARow && quicker {
+		e.srtt, e.rttvar = r, r/2
+	}
+}
 
 func (e *estimator) add(r time.Duration) {
 	if e.quick++; r >= e.srtt/2 {
 		e.quick = 0
 	}
 	if !e.measured || e.quick == quickInARow {
-		*e = estimator{srtt: r, rttvar: r / 2, measured: true}
+		e.srtt, e.rttvar, e.measured, e.quick = r, r/2, true, 0
 		return
 	}
 	e.rttvar += ((e.srtt - r).Abs() - e.rttvar) / 4

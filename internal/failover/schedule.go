@@ -17,6 +17,8 @@ func (m *Machine) interval(l *line) time.Duration {
 		return max(every, time.Second)
 	case l.inUse, m.use[l.id.Family].wan == "":
 		return every
+	case l.verdict == Returning: // what fails for a second must not pass for good
+		return min(2*every, seldom)
 	case l.metered && !m.comparing(l.id.Family):
 		return max(metered, seldom)
 	}

@@ -2,6 +2,7 @@ package failover
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"testing"
 	"time"
 )
@@ -117,7 +118,10 @@ func TestSlowLine(t *testing.T) {
 			w := start(cfg, 1)
 			w.paths[lte].rtt = fixed(c.lte)
 			w.at(200*sec, func() {
-				w.paths[fiber].rtt = uniform(c.fiber, c.fiber*11/10)
+				w.paths[fiber].rtt = func(r *rand.Rand, at time.Time) time.Duration {
+					grown := min(c.fiber, 20*ms+at.Sub(epoch.Add(200*sec))/5)
+					return grown + time.Duration(r.Int64N(int64(c.fiber/10)))
+				}
 				w.paths[fiber].load(w.now, c.own, c.own/100)
 			})
 			w.run(400 * sec)
