@@ -243,11 +243,12 @@ Plan: 0 to add, 1 to change, 0 to remove.
 			wan.Links[1].Name = "eth5"
 			wan.Addrs[1].Link, wan.Routes[0].Link = "eth5", "eth5"
 		}), `
-  ~ main  link eth1     in wan-fiber -> main   (given back)
-  ~ main  link eth1     down -> up   (as it was found)
-  + main  address eth1  192.0.2.7/24   (as it was found)
+  - wan-fiber  route default  via 198.51.100.1 dev eth1   (no longer wanted)
+  ~ main       link eth1      in wan-fiber -> main   (given back)
+  ~ main       link eth1      down -> up   (as it was found)
+  + main       address eth1   192.0.2.7/24   (as it was found)
   waiting for eth5: it isn't there yet
-Plan: 1 to add, 2 to change, 0 to remove.
+Plan: 1 to add, 2 to change, 1 to remove.
 `},
 		{"nothing is wanted", desired.Desired{}, `
   - main       rule 8701                   oif fiber lookup 87001   (no longer wanted)

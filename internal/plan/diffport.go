@@ -75,8 +75,15 @@ func (d *differ) locate(ns, name string) (string, *Link) {
 }
 
 func (d *differ) move(at phase, name, from, to, why string) {
+	lost := d.lost(from, name)
+	if at == atLinkGone && d.wanted(from) != nil {
+		// Another port has taken its place: our routes by it go before it, each in
+		// a step of its own, or give their place to those by the other.
+		lost.Routes = slices.DeleteFunc(lost.Routes, ourRoute)
+		d.late[linkKey{from, name}] = true
+	}
 	s := Step{Op: Change, NS: to, Object: "link", Name: name, Old: "in " + place(from), New: "in " + place(to), Why: why,
-		Do: MoveLink{Link: name, From: from, To: to, Lost: d.lost(from, name)}}
+		Do: MoveLink{Link: name, From: from, To: to, Lost: lost}}
 	d.gone[linkKey{from, name}] = true
 	d.add(at, s)
 }
