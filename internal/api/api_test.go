@@ -62,7 +62,11 @@ func (f *fake) InForce(context.Context) ([]Source, error)          { return []So
 func (f *fake) Plan(_ context.Context, c Change) (Outcome, error)  { return f.ask("plan " + c.From) }
 func (f *fake) Apply(_ context.Context, c Change) (Outcome, error) { return f.ask("apply " + c.From) }
 func (f *fake) Rollback(context.Context, Change) (Outcome, error)  { return f.ask("rollback") }
-func (f *fake) Down(context.Context) error                         { _, err := f.ask("down"); return err }
+func (f *fake) Use(_ context.Context, c Choice) (Used, error) {
+	_, err := f.ask("use " + c.WAN + " by " + c.By)
+	return Used{IPv4: Use{WAN: c.WAN}, Choice: &c}, err
+}
+func (f *fake) Down(context.Context) error { _, err := f.ask("down"); return err }
 func (f *fake) Refused(_ context.Context, _ bool, each func(Refused) error) error {
 	return each(Refused{Rule: "block tv"})
 }
@@ -105,6 +109,9 @@ func TestEachQuestionReachesTheDaemonAndItsAnswerComesBack(t *testing.T) {
 			t.Errorf("%s: %+v, %v", q.want, o, err)
 		}
 	}
+	if u, err := c.Use(ctx, Choice{WAN: "lte", By: "ann"}); err != nil || u.IPv4.WAN != "lte" || u.Choice == nil || u.Choice.By != "ann" {
+		t.Errorf("use: %+v, %v", u, err)
+	}
 	var seen []string
 	if err := c.Refused(ctx, false, func(r Refused) error { seen = append(seen, r.Rule); return nil }); err != nil {
 		t.Error(err)
@@ -115,7 +122,7 @@ func TestEachQuestionReachesTheDaemonAndItsAnswerComesBack(t *testing.T) {
 	if err := c.Down(ctx); err != nil {
 		t.Error(err)
 	}
-	if d := cmp.Diff([]string{"plan /etc/a", "apply /etc/a", "rollback", "down"}, f.asked); d != "" {
+	if d := cmp.Diff([]string{"plan /etc/a", "apply /etc/a", "rollback", "use lte by ann", "down"}, f.asked); d != "" {
 		t.Error(d)
 	}
 }

@@ -74,6 +74,12 @@ func (c *Client) Rollback(ctx context.Context, ch Change) (Outcome, error) {
 	return c.change(ctx, "/v1/rollback", ch)
 }
 
+// Use has new connections take a WAN while it works; the WAN "" leaves it to
+// failover.
+func (c *Client) Use(ctx context.Context, ch Choice) (Used, error) {
+	return post[Used](ctx, c, "/v1/use", ch)
+}
+
 // Down has the daemon take apart what it made, and end. When it returns without
 // an error the machine is as it was found.
 func (c *Client) Down(ctx context.Context) error {
@@ -95,20 +101,24 @@ func (c *Client) Refused(ctx context.Context, follow bool, each func(Refused) er
 }
 
 func (c *Client) change(ctx context.Context, path string, ch Change) (Outcome, error) {
-	var out Outcome
-	body, err := json.Marshal(ch)
+	return post[Outcome](ctx, c, path, ch)
+}
+
+func post[T any](ctx context.Context, c *Client, path string, what any) (T, error) {
+	var v T
+	body, err := json.Marshal(what)
 	if err != nil {
-		return out, err
+		return v, err
 	}
 	r, err := c.do(ctx, http.MethodPost, path, bytes.NewReader(body))
 	if err != nil {
-		return out, err
+		return v, err
 	}
 	defer r.Close()
-	if err := json.NewDecoder(r).Decode(&out); err != nil {
-		return out, fmt.Errorf("read the answer of weir at %s: %w", c.path, err)
+	if err := json.NewDecoder(r).Decode(&v); err != nil {
+		return v, fmt.Errorf("read the answer of weir at %s: %w", c.path, err)
 	}
-	return out, nil
+	return v, nil
 }
 
 func get[T any](ctx context.Context, c *Client, path string) (T, error) {

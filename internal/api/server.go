@@ -25,6 +25,8 @@ type Daemon interface {
 	Apply(context.Context, Change) (Outcome, error)
 	// Rollback puts the file in force that was before; change has no files.
 	Rollback(context.Context, Change) (Outcome, error)
+	// Use has new connections take a WAN while it works.
+	Use(context.Context, Choice) (Used, error)
 	// Down takes everything apart and ends the daemon.
 	Down(context.Context) error
 	// InForce returns the text of the files in force.
@@ -64,6 +66,14 @@ func Handler(d Daemon) http.Handler {
 	mux.HandleFunc("POST /v1/plan", change(d.Plan, true))
 	mux.HandleFunc("POST /v1/apply", change(d.Apply, true))
 	mux.HandleFunc("POST /v1/rollback", change(d.Rollback, false))
+	mux.HandleFunc("POST /v1/use", func(w http.ResponseWriter, r *http.Request) {
+		var c Choice
+		if err := body(w, r, &c); err != nil {
+			refuse(w, &Error{http.StatusBadRequest, Problem{Title: "the request is not a choice as docs/api.md has it: " + err.Error()}})
+			return
+		}
+		answer(func(ctx context.Context) (Used, error) { return d.Use(ctx, c) })(w, r)
+	})
 	mux.HandleFunc("POST /v1/down", func(w http.ResponseWriter, r *http.Request) {
 		if err := d.Down(r.Context()); err != nil {
 			refuse(w, err)
@@ -101,12 +111,7 @@ func answer[T any](ask func(context.Context) (T, error)) http.HandlerFunc {
 func change(do func(context.Context, Change) (Outcome, error), files bool) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		var c Change
-		d := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
-		d.DisallowUnknownFields() // a misspelt cut_me_off must not be taken for false
-		err := d.Decode(&c)
-		if err == nil && !errors.Is(d.Decode(&struct{}{}), io.EOF) {
-			err = errors.New("something follows it")
-		}
+		err := body(w, r, &c)
 		if err == nil && files && len(c.Files) == 0 {
 			err = errors.New("files is missing")
 		}
@@ -121,6 +126,17 @@ func change(do func(context.Context, Change) (Outcome, error), files bool) http.
 		}
 		reply(w, out)
 	}
+}
+
+// body reads the one JSON object that a request has to have.
+func body(w http.ResponseWriter, r *http.Request, into any) error {
+	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
+	d.DisallowUnknownFields() // a misspelt cut_me_off must not be taken for false
+	err := d.Decode(into)
+	if err == nil && !errors.Is(d.Decode(&struct{}{}), io.EOF) {
+		err = errors.New("something follows it")
+	}
+	return err
 }
 
 // watch sends the status now and after each change, a line each, but not more

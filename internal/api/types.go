@@ -21,9 +21,10 @@ type Status struct {
 	Turn     Turn      `json:"turn"`
 	IPv4     Use       `json:"ipv4"`
 	IPv6     Use       `json:"ipv6"`
-	WANs     []WAN     `json:"wans"`     // in file order
-	LANs     []LAN     `json:"lans"`     // in file order
-	Forwards []Forward `json:"forwards"` // in file order
+	Choice   *Choice   `json:"choice,omitempty"` // left out: nobody chose, failover does
+	WANs     []WAN     `json:"wans"`             // in file order
+	LANs     []LAN     `json:"lans"`             // in file order
+	Forwards []Forward `json:"forwards"`         // in file order
 	Services []Service `json:"services"`
 	Notes    []string  `json:"notes,omitempty"` // what is worth knowing and stops nothing
 }
@@ -51,6 +52,25 @@ type Use struct {
 	WAN   string    `json:"wan,omitempty"` // empty: none
 	Why   string    `json:"why"`
 	Since time.Time `json:"since,omitzero"`
+
+	// Address is the one that the house appears as in this family: the first that
+	// the line in use has. It is what a dynamic DNS client publishes.
+	Address string `json:"address,omitempty"`
+}
+
+// Choice is a person's choice of a line: POST /v1/use. New connections take it
+// while it works.
+type Choice struct {
+	WAN   string    `json:"wan"` // in the request: "" leaves it to failover
+	By    string    `json:"by"`  // who chose
+	Since time.Time `json:"since,omitzero"`
+}
+
+// Used is what became of a choice.
+type Used struct {
+	IPv4   Use     `json:"ipv4"`
+	IPv6   Use     `json:"ipv6"`
+	Choice *Choice `json:"choice,omitempty"`
 }
 
 // WAN is one line.
@@ -101,8 +121,19 @@ type Line struct {
 	Gateway   string    `json:"gateway,omitempty"`
 	DNS       []string  `json:"dns,omitempty"`
 	LossPct   *float64  `json:"loss_percent,omitempty"` // of the last minute's probes
-	LatencyMS *float64  `json:"latency_ms,omitempty"`   // smoothed round trip
+	LatencyMS *float64  `json:"latency_ms,omitempty"`   // median round trip of the last probes
 	Lease     *WANLease `json:"lease,omitempty"`
+
+	// HoldDownS is the unbroken good time, in seconds, that the line owes until it
+	// is preferred again, and GoodAt when it will have served it, if all goes well.
+	// NextHoldDownS is what it would owe if it failed now, which grows with each of
+	// the Relapses of late.
+	HoldDownS     float64   `json:"hold_down_s,omitempty"`
+	GoodAt        time.Time `json:"good_at,omitzero"`
+	NextHoldDownS float64   `json:"next_hold_down_s,omitempty"`
+	Relapses      int       `json:"relapses,omitempty"`
+
+	Deaf []string `json:"deaf,omitempty"` // targets that do not answer while others do
 }
 
 // WANLease is what an ISP leased to us.

@@ -132,7 +132,7 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 		c.GroupID = "file"
 		root.AddCommand(c)
 	}
-	for _, c := range []*cobra.Command{runCmd(), applyCmd(), rollbackCmd(), downCmd()} {
+	for _, c := range []*cobra.Command{runCmd(), applyCmd(), rollbackCmd(), useCmd(), downCmd()} {
 		c.GroupID = "gateway"
 		root.AddCommand(c)
 	}

@@ -18,15 +18,9 @@ func printStatus(w io.Writer, s api.Status, now time.Time) error {
 		fmt.Fprintf(&b, "\nThe kernel is not as the file wants it, tried again %s:\n  %s\n", in(now, s.Turn.Retry), strings.ReplaceAll(s.Turn.Error, "\n", "\n  "))
 	}
 	b.WriteByte('\n')
-	for _, u := range []struct {
-		family string
-		use    api.Use
-	}{{"IPv4", s.IPv4}, {"IPv6", s.IPv6}} {
-		line := u.use.WAN
-		if line == "" {
-			line = "no line"
-		}
-		fmt.Fprintf(&b, "%s uses %s: %s\n", u.family, line, u.use.Why)
+	printUse(&b, s.IPv4, s.IPv6)
+	if c := s.Choice; c != nil {
+		fmt.Fprintf(&b, "%s was chosen by %s %s ago; `weir use auto` leaves it to failover again\n", c.WAN, c.By, age(now, c.Since))
 	}
 	b.WriteByte('\n')
 	lines(&b, s, now)
@@ -39,6 +33,40 @@ func printStatus(w io.Writer, s api.Status, now time.Time) error {
 	_, err := w.Write(b.Bytes())
 	return err
 }
+
+func printUse(w io.Writer, use4, use6 api.Use) {
+	for _, u := range []struct {
+		family string
+		use    api.Use
+	}{{"IPv4", use4}, {"IPv6", use6}} {
+		line := u.use.WAN
+		if line == "" {
+			line = "no line"
+		}
+		fmt.Fprintf(w, "%s uses %s: %s\n", u.family, line, u.use.Why)
+	}
+}
+
+// owed says what a line owes until it is preferred again, and who does not answer
+// on it; "" is nothing.
+func owed(l api.Line) string {
+	var parts []string
+	if l.HoldDownS > 0 {
+		s := "owes " + seconds(l.HoldDownS) + " of good time"
+		if l.Relapses > 0 {
+			s += fmt.Sprintf(", failed again %d times of late", l.Relapses)
+		}
+		parts = append(parts, s)
+	} else if l.Relapses > 0 {
+		parts = append(parts, fmt.Sprintf("failed again %d times of late, the next time it owes %s of good time", l.Relapses, seconds(l.NextHoldDownS)))
+	}
+	if len(l.Deaf) > 0 {
+		parts = append(parts, "no answer from "+strings.Join(l.Deaf, ", ")+" while others do")
+	}
+	return strings.Join(parts, "; ")
+}
+
+func seconds(s float64) string { return span(time.Duration(s * float64(time.Second))) }
 
 func lines(w io.Writer, s api.Status, now time.Time) {
 	t := newTable("WAN", "FAMILY", "VERDICT", "FOR", "LOSS", "LATENCY", "ADDRESS", "")
@@ -59,6 +87,11 @@ func lines(w io.Writer, s api.Status, now time.Time) {
 	}
 	_ = t.write(w)
 	for _, wan := range s.WANs {
+		for i, l := range []api.Line{wan.IPv4, wan.IPv6} {
+			if what := owed(l); what != "" {
+				fmt.Fprintf(w, "%s %s: %s.\n", wan.Name, []string{"IPv4", "IPv6"}[i], what)
+			}
+		}
 		if f := wan.Flows; f != nil {
 			fmt.Fprintf(w, "Flows left %s %s ago: %d moved, %d connections prodded, %d resets sent.\n", wan.Name, age(now, f.At), f.Moved, f.Prodded, f.Reset)
 		}

@@ -136,6 +136,7 @@ func open(o Options) (_ *daemon, err error) {
 // on without.
 func (d *daemon) restore(k state.Kept) {
 	d.world.house = house{ULA: k.ULA, Index: k.Index}
+	d.chosen = k.Choice
 	d.world.wans = map[string]wan{}
 	for name, l := range k.WANs {
 		if holds(l, d.started) {

@@ -51,7 +51,8 @@ type daemon struct {
 	nextTick time.Time        // when machine wants to be asked again; zero: no need
 	probes   []failover.Probe // to be sent once the turn is done
 
-	uncounted bool // the lines' counters could not be read the last time
+	chosen    state.Choice // by a person; the zero Choice is none
+	uncounted bool         // the lines' counters could not be read the last time
 
 	dirty time.Time // when a turn is wanted; zero: none
 	retry time.Duration
@@ -164,6 +165,7 @@ func (d *daemon) loop(ctx context.Context) error {
 	wake := time.NewTimer(0)
 	defer wake.Stop()
 	d.machine = failover.New(failoverConfig(d.cfg), time.Now())
+	d.machine.Use(time.Now(), d.chosen.WAN)
 	d.wantTurn(0)
 	d.log.Info("weir starts", "version", d.o.Version, "gateway", d.cfg.Gateway.Name, "file", d.force.Current.From)
 	for !d.ended {

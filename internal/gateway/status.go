@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/netip"
@@ -18,6 +19,7 @@ func (d *daemon) Status(ctx context.Context) (api.Status, error) {
 	return call(ctx, d, func() (api.Status, error) {
 		s := status(d.cfg, d.world, d.machine.Status())
 		s.Version, s.Started = d.o.Version, d.started
+		s.Choice = d.choice()
 		s.File = api.File{From: d.force.Current.From, By: d.force.Current.By, Since: d.force.Current.Since}
 		for _, f := range d.force.Current.Files {
 			s.File.Names = append(s.File.Names, f.Name)
@@ -96,8 +98,7 @@ func status(c *config.Config, w world, v failover.Status) api.Status {
 	for _, cw := range c.WANs {
 		s.WANs = append(s.WANs, statusWAN(cw, w.wans[cw.Name], st, v))
 	}
-	s.IPv4 = api.Use{WAN: v.Use4.WAN, Why: v.Use4.Why, Since: v.Use4.Since}
-	s.IPv6 = api.Use{WAN: v.Use6.WAN, Why: v.Use6.Why, Since: v.Use6.Since}
+	s.IPv4, s.IPv6 = uses(st, v)
 	for _, l := range c.LANs {
 		s.LANs = append(s.LANs, api.LAN{Name: l.Name, Interface: l.Interface, Link: lanLink(l), Present: w.lans[l.Name].index != 0, Addresses: texts(lanAddresses(c, l, st))})
 	}
@@ -105,6 +106,19 @@ func status(c *config.Config, w world, v failover.Status) api.Status {
 		s.Forwards = append(s.Forwards, statusForward(f, st, w))
 	}
 	return s
+}
+
+// uses is what new connections take in each family, and the address that they
+// appear as.
+func uses(st state.State, v failover.Status) (use4, use6 api.Use) {
+	use := func(c failover.Choice, l state.Line) api.Use {
+		u := api.Use{WAN: c.WAN, Why: c.Why, Since: c.Since}
+		if c.WAN != "" && len(l.Addr) > 0 {
+			u.Address = l.Addr[0].Addr().String()
+		}
+		return u
+	}
+	return use(v.Use4, st.WANs[v.Use4.WAN].V4), use(v.Use6, st.WANs[v.Use6.WAN].V6)
 }
 
 func statusWAN(c config.WAN, k wan, st state.State, v failover.Status) api.WAN {
@@ -151,9 +165,16 @@ func statusLine(l state.Line, v failover.Status, id failover.LineID) api.Line {
 	if j.Probes > 0 {
 		a.LossPct = &j.Loss
 	}
-	if j.RTT > 0 {
-		ms := float64(j.RTT.Microseconds()) / 1000
+	if rtt := cmp.Or(j.Latency, j.RTT); rtt > 0 {
+		ms := float64(rtt.Microseconds()) / 1000
 		a.LatencyMS = &ms
+	}
+	a.HoldDownS, a.GoodAt, a.Relapses = j.HoldDown.Seconds(), j.GoodAt, j.Relapses
+	if j.Relapses > 0 || j.HoldDown > 0 {
+		a.NextHoldDownS = j.NextHoldDown.Seconds()
+	}
+	if len(j.Deaf) > 0 {
+		a.Deaf = texts(j.Deaf)
 	}
 	return a
 }

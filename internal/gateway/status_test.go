@@ -48,7 +48,7 @@ func TestStatusTellsWhatIsKnown(t *testing.T) {
 	loss, none, rtt := 12.5, 0.0, 31.25
 	want := api.Status{
 		Gateway: "gw",
-		IPv4:    api.Use{WAN: "lte", Why: "fiber: no carrier", Since: since},
+		IPv4:    api.Use{WAN: "lte", Why: "fiber: no carrier", Since: since, Address: "203.0.113.10"},
 		IPv6:    api.Use{Why: "no line works", Since: since},
 		WANs: []api.WAN{
 			{

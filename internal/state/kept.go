@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Kept is what of the state survives a power cut.
@@ -16,6 +17,14 @@ type Kept struct {
 	Index  map[string]uint8  // each WAN that the house ever had; never nil
 	WANs   map[string]Lease4 // last lease of each WAN; never nil
 	Leases []Lease           // the clients', by LAN and address
+	Choice Choice            // of a line, by a person; the zero Choice is none
+}
+
+// Choice says that new connections are to take a WAN while it works.
+type Choice struct {
+	WAN   string    `json:"wan"`
+	By    string    `json:"by"` // who said so
+	Since time.Time `json:"since"`
 }
 
 // Item is something to keep: Put it.
@@ -27,10 +36,11 @@ type Item struct {
 
 // The first part of a key says what it is.
 const (
-	keyULA   = "ula"
-	keyIndex = "index"
-	keyWAN   = "wan4"
-	keyLease = "lease"
+	keyULA    = "ula"
+	keyIndex  = "index"
+	keyWAN    = "wan4"
+	keyLease  = "lease"
+	keyChoice = "use"
 )
 
 func item(value any, parts ...string) Item {
@@ -49,6 +59,9 @@ func KeepULA(p netip.Prefix) Item { return item(p, keyULA) }
 
 // KeepIndex keeps the number of a WAN.
 func KeepIndex(wan string, index uint8) Item { return item(index, keyIndex, wan) }
+
+// KeepChoice keeps what a person chose; nil forgets it.
+func KeepChoice(c *Choice) Item { return item(c, keyChoice) }
 
 // KeepWAN keeps the lease that a WAN holds; nil forgets it.
 func KeepWAN(wan string, l *Lease4) Item { return item(l, keyWAN, wan) }
@@ -78,6 +91,8 @@ func kept(values map[string]json.RawMessage) (Kept, []string) {
 			if err = json.Unmarshal(val, &i); err == nil {
 				k.Index[name] = i
 			}
+		case keyChoice:
+			err = json.Unmarshal(val, &k.Choice)
 		case keyWAN:
 			var l Lease4
 			if err = json.Unmarshal(val, &l); err == nil {

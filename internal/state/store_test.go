@@ -43,8 +43,9 @@ func lease(i int) Lease {
 // house is what a house has after a while: 50 clients, two WANs.
 func house() (Kept, []Item) {
 	k := Kept{
-		ULA:   netip.MustParsePrefix("fd12:3456:789a::/48"),
-		Index: map[string]uint8{"fiber": 1, "lte": 2},
+		ULA:    netip.MustParsePrefix("fd12:3456:789a::/48"),
+		Index:  map[string]uint8{"fiber": 1, "lte": 2},
+		Choice: Choice{WAN: "lte", By: "ann", Since: time.Date(2026, 12, 2, 6, 0, 0, 0, time.UTC)},
 		WANs: map[string]Lease4{"fiber": {
 			Addr: netip.MustParsePrefix("198.51.100.10/24"), Server: netip.MustParseAddr("198.51.100.1"),
 			Routes: []Route{{Dst: netip.MustParsePrefix("0.0.0.0/0"), Gateway: netip.MustParseAddr("198.51.100.1")}},
@@ -53,7 +54,7 @@ func house() (Kept, []Item) {
 		}},
 	}
 	l := k.WANs["fiber"]
-	items := []Item{KeepULA(k.ULA), KeepIndex("fiber", 1), KeepIndex("lte", 2), KeepWAN("fiber", &l)}
+	items := []Item{KeepULA(k.ULA), KeepIndex("fiber", 1), KeepIndex("lte", 2), KeepWAN("fiber", &l), KeepChoice(&k.Choice)}
 	for i := range 50 {
 		k.Leases = append(k.Leases, lease(i))
 		items = append(items, KeepLease(lease(i)))
@@ -247,6 +248,9 @@ func TestDamagedStoreIsKeptAside(t *testing.T) {
 			count := func(k Kept) int {
 				n := len(k.Index) + len(k.WANs) + len(k.Leases)
 				if k.ULA.IsValid() {
+					n++
+				}
+				if k.Choice.WAN != "" {
 					n++
 				}
 				return n
