@@ -107,7 +107,8 @@ var sabotage = []struct {
 	}},
 	{"dark-fiber", []saboteur{
 		{"who only waits is not told", at(rehearse.Cut, refuse("output", `oifname eth0 tcp sport 7 tcp flags & (syn|ack|rst) == ack drop`)), lost("dark", "receiving", "idle")},
-		{"no grace", at(rehearse.Cut, refuse("forward", `oifname fiber tcp dport 7 tcp flags & psh != 0 reject with tcp reset`)), lost("dark", "sending")},
+		// A reset of ours would be led to the line that its flow is pinned to.
+		{"no grace", at(rehearse.Cut, refuse("forward", `oifname fiber tcp dport 7 tcp flags & psh != 0 ct mark set 0 reject with tcp reset`)), lost("dark", "sending")},
 	}},
 	{"carrier-fiber", []saboteur{
 		{"nobody fails over", at(rehearse.Cut, freeze), lost("carrier", "gap/IPv4", "gap/IPv6", "new", "sending", "receiving", "idle", "datagrams", "back", "calm")},
