@@ -39,13 +39,17 @@ func Card(h House, w WAN) Table {
 	}
 
 	arrive := t.chain("arrive", "filter hook prerouting priority -300; policy accept")
+	arrive.add("arrive", fmt.Sprintf("iifname vmap { %s : goto from_house, %s : goto from_line }", cable, port))
+	house, line := t.chain("from_house", ""), t.chain("from_line", "")
 	for _, f := range families() {
 		// A resolver whose address main has too, asked as the cable's far end.
 		// Nobody in the house means it by that address, so no state is needed.
-		arrive.add("resolver"+f.digit, "iifname", cable, "meta l4proto { 6, 17 } th dport 53", f.word, "daddr set", f.word, "daddr map @resolver"+f.digit)
-		arrive.add("own"+f.digit, "iifname", port, f.word, "daddr @own"+f.digit, "goto hand_over")
+		if far := w.far(f); far.IsValid() {
+			house.add("resolver"+f.digit, f.word+" daddr", far.String(), "meta l4proto { 6, 17 } th dport 53", f.word, "daddr set", f.word, "daddr map @resolver"+f.digit)
+		}
+		line.add("own"+f.digit, f.word+" daddr @own"+f.digit, "goto hand_over")
 		if open[f] {
-			arrive.add("lans"+f.digit, "iifname", port, lans(f, "daddr"), home())
+			line.add("lans"+f.digit, lans(f, "daddr"), home())
 		}
 	}
 	over := t.chain("hand_over", "")
@@ -67,16 +71,27 @@ func Card(h House, w WAN) Table {
 		}
 	}
 
+	through := t.chain("through", "filter hook forward priority 0; policy drop")
+	// Here and not in main: the route back is by this line and no other, so
+	// "rt mtu", which takes the smaller of both directions, is right for the SYN
+	// and for its answer.
+	through.add("mss", "tcp flags & (syn | rst) == syn tcp option maxseg size set rt mtu")
+	through.add("in", marked(), "iifname", port, "oifname", cable, "goto answer")
 	// Nothing of the house leaves but under the line's own address, whatever
 	// else goes wrong.
-	through := t.chain("through", "filter hook forward priority 0; policy drop")
 	for _, f := range families() {
-		through.add("out"+f.digit, "iifname", cable, "oifname", port, f.word, "saddr @own"+f.digit, "accept")
+		through.add("out"+f.digit, f.word, "saddr @own"+f.digit, "iifname", cable, "oifname", port, "accept")
 		if open[f] {
-			through.add("out.lans"+f.digit, "iifname", cable, "oifname", port, lans(f, "saddr"), "accept")
+			through.add("out.lans"+f.digit, lans(f, "saddr"), "iifname", cable, "oifname", port, "accept")
 		}
 	}
-	through.add("in", "iifname", port, "oifname", cable, marked(), "accept")
+	// After routing: a packet that comes in with an address of this namespace
+	// as its source is a martian.
+	answer := t.chain("answer", "")
+	for _, f := range families() {
+		answer.add("stand_in"+f.digit, "meta l4proto { 6, 17 } th sport 53", f.word, "saddr set", f.word, "saddr map @stand_in"+f.digit)
+	}
+	answer.add("answer", "accept")
 
 	here := t.chain("here", "filter hook input priority 0; policy drop")
 	here.add("nd", "icmpv6 type { 130, 134, 135, 136, 137 } accept")
@@ -94,19 +109,6 @@ func Card(h House, w WAN) Table {
 	leave.add("leave.icmpv6", "oifname", port, "icmpv6 type { 1, 2, 3, 4, 129, 131, 132, 133, 135, 136, 143 } accept")
 	if w.DHCP4 {
 		leave.add("leave.dhcp", "oifname", port, "meta nfproto ipv4 udp sport 68 udp dport 67 accept")
-	}
-
-	// Here and not in main: the route back is by this line and no other, so
-	// "rt mtu", which takes the smaller of both directions, is right for the SYN
-	// and for its answer.
-	t.chain("clamp", "filter hook postrouting priority -150; policy accept").
-		add("mss", "tcp flags & (syn | rst) == syn tcp option maxseg size set rt mtu")
-
-	// After routing: a packet that comes in with an address of this namespace
-	// as its source is a martian.
-	answer := t.chain("answer", "filter hook postrouting priority 100; policy accept")
-	for _, f := range families() {
-		answer.add("stand_in"+f.digit, "oifname", cable, "meta l4proto { 6, 17 } th sport 53", f.word, "saddr set", f.word, "saddr map @stand_in"+f.digit)
 	}
 	return t.table()
 }

@@ -49,7 +49,7 @@ func (m *mainTable) answered() {
 func (m *mainTable) probes(out *chain, w WAN) {
 	for _, f := range families() {
 		if near := w.near(f); near.IsValid() {
-			out.add("probe"+f.digit+"."+w.Name, fmt.Sprintf("oifname %q ct state new %s saddr %s meta mark and 0x%03x == 0", w.Name, f.word, near, MarkBound),
+			out.add("probe"+f.digit+"."+w.Name, fmt.Sprintf("%s saddr %s meta mark and 0x%03x == 0", f.word, near, MarkBound),
 				fmt.Sprintf("ct mark set ct mark or 0x%04x", MarkProbe))
 		}
 	}

@@ -15,6 +15,11 @@ import (
 // A packet is judged in the order the language gives: established; spoofed or
 // invalid; the user's rules; forwards; reach; else refused. Only the first
 // packet of a connection comes further than the first of these.
+//
+// What each packet has to pass is written to be short: to compare the name of
+// a link costs as much as half a dozen other expressions, so a chain asks for
+// it once, by a verdict map, and what concerns first packets only stands in the
+// chains of type nat, where no other packet comes.
 func Main(h House) Table {
 	m := mainTable{House: h, table: &table{}}
 	m.sets()
@@ -79,7 +84,7 @@ func (m *mainTable) marks() {
 	}
 	// Two lines may have one and the same address: a peer's connections by one
 	// and by the other differ in nothing else.
-	zone.add("zone", oneOf("iifname", m.cables()), "ct original zone set iifname map { "+strings.Join(zones, ", ")+" }")
+	zone.add("zone", "ct original zone set iifname map { "+strings.Join(zones, ", ")+" }")
 	var lines []string
 	for _, w := range m.WANs {
 		lines = append(lines, fmt.Sprintf("0x%03x : goto pin.%s", w.Index, w.Name),
@@ -88,11 +93,7 @@ func (m *mainTable) marks() {
 	byMark := fmt.Sprintf("ct mark and 0x%03x vmap { %s }", MarkIndex|MarkIn, strings.Join(lines, ", "))
 
 	in := m.chain("pin_in", "filter hook prerouting priority -150; policy accept")
-	var by []string
-	for _, w := range m.WANs {
-		by = append(by, fmt.Sprintf("%q : goto in.%s", w.Name, w.Name))
-	}
-	in.add("pin.in", "iifname vmap { "+strings.Join(by, ", ")+" }")
+	in.add("pin.in", "iifname vmap { "+strings.Join(m.perWAN("in"), ", ")+" }")
 	in.add("pin", byMark)
 	for _, w := range m.WANs {
 		c := m.chain("in."+w.Name, "")
@@ -112,16 +113,6 @@ func (m *mainTable) marks() {
 	}
 	self.add("pin.self", byMark)
 
-	// Not over a mark that is there: while a line is being given up, a datagram
-	// of a flow that has no answer yet would else take the new line's mark with
-	// the old line's address, and escape the deletion by mark.
-	out := m.chain("pin_out", "filter hook postrouting priority -150; policy accept")
-	out.add("mark.tcp", oneOf("oifname", m.cables()), fmt.Sprintf("ct state new meta l4proto 6 ct mark and 0x%03x == 0 ct mark set ct mark or 0x%04x", MarkIndex|MarkIn, MarkTCP))
-	for _, w := range m.WANs {
-		m.probes(out, w)
-		out.add("mark.out."+w.Name, fmt.Sprintf("oifname %q ct state new ct mark and 0x%03x == 0", w.Name, MarkIndex|MarkIn),
-			mark("ct", uint32(w.Index)))
-	}
 	for _, w := range m.WANs {
 		m.chain("pin."+w.Name, "").add("pin."+w.Name, mark("meta", uint32(w.Index)))
 		m.chain("back."+w.Name, "").add("back."+w.Name, mark("meta", MarkIn|uint32(w.Index)))
@@ -135,14 +126,23 @@ func (m *mainTable) translateIn() {
 		return
 	}
 	in := m.chain("translate_in", "nat hook prerouting priority -100; policy accept")
+	by := m.perWAN("asked")
+	for _, l := range m.LANs {
+		by = append(by, fmt.Sprintf("%q : goto asked_inside", l.Link))
+	}
+	in.add("asked", "iifname vmap { "+strings.Join(by, ", ")+" }")
+	inside := m.chain("asked_inside", "")
 	asked := m.chain("asked", "")
 	hairpin := m.chain("hairpin", "")
-	for _, f := range families() {
-		for _, w := range m.WANs {
-			in.add("asked"+f.digit+"."+w.Name, fmt.Sprintf("iifname %q %s daddr @wan%s.%s goto asked", w.Name, f.word, f.digit, w.Name))
+	for _, w := range m.WANs {
+		c := m.chain("asked."+w.Name, "")
+		for _, f := range families() {
+			c.add("asked"+f.digit+"."+w.Name, fmt.Sprintf("%s daddr @wan%s.%s goto asked", f.word, f.digit, w.Name))
 		}
-		if len(m.LANs) > 0 {
-			in.add("hairpin"+f.digit, oneOf("iifname", m.lanLinks()), fmt.Sprintf("%s daddr @own%s goto hairpin", f.word, f.digit))
+	}
+	if len(m.LANs) > 0 {
+		for _, f := range families() {
+			inside.add("hairpin"+f.digit, fmt.Sprintf("%s daddr @own%s goto hairpin", f.word, f.digit))
 		}
 	}
 	for _, fwd := range m.Config.Forwards {
@@ -194,29 +194,61 @@ func (m *mainTable) toSelf(asked *chain, r config.Rule) {
 	}
 }
 
-// translateOut gives what leaves the line's address.
+// translateOut pins a new flow to the line that it leaves by and gives it the
+// line's address.
 func (m *mainTable) translateOut() {
 	out := m.chain("translate_out", "nat hook postrouting priority 100; policy accept")
+	to := m.perWAN("out")
+	var into []*chain
 	for _, l := range m.LANs {
+		c := &chain{name: "into." + l.Name}
 		fwds := slices.DeleteFunc(slices.Clone(m.Config.Forwards), func(f config.Forward) bool { return f.LAN != l.Name })
 		if slices.ContainsFunc(fwds, func(f config.Forward) bool { return f.Hairpin }) {
 			// Client and target share a LAN: answered directly, the client would
 			// not know the answer as one.
-			out.add("hairpin.back."+l.Name, fmt.Sprintf("iifname %q oifname %q", l.Link, l.Link), claimed(true), "masquerade")
+			c.add("hairpin.back."+l.Name, claimed(true), fmt.Sprintf("iifname %q masquerade", l.Link))
 		}
 		// A peer outside whose address lies in the LAN's own network: the
 		// answer would be looked for in the LAN.
 		for _, f := range families() {
 			nets := f.of(l.Addr)
 			if len(m.WANs) > 0 && len(nets) > 0 && slices.ContainsFunc(fwds, func(fwd config.Forward) bool { return m.target(fwd, f).IsValid() }) {
-				out.add("overlap"+f.digit+"."+l.Name, oneOf("iifname", m.cables()), fmt.Sprintf("oifname %q", l.Link),
-					oneOf(f.word+" saddr", nets), "masquerade")
+				c.add("overlap"+f.digit+"."+l.Name, oneOf(f.word+" saddr", nets), oneOf("iifname", m.cables()), "masquerade")
 			}
 		}
+		if len(c.rules) > 0 {
+			into, to = append(into, c), append(to, fmt.Sprintf("%q : goto %s", l.Link, c.name))
+		}
 	}
-	for _, f := range families() {
-		out.add("source"+f.digit, "snat", f.word, "to oifname map @source"+f.digit)
+	if len(to) == 0 {
+		return
 	}
+	if len(m.WANs) > 0 {
+		out.add("mark.tcp", "meta l4proto 6", oneOf("oifname", m.cables()), fmt.Sprintf("ct mark and 0x%03x == 0 ct mark set ct mark or 0x%04x", MarkIndex|MarkIn, MarkTCP))
+	}
+	out.add("out", "oifname vmap { "+strings.Join(to, ", ")+" }")
+	for _, w := range m.WANs {
+		c := m.chain("out."+w.Name, "")
+		m.probes(c, w)
+		// Not over a mark that is there: a flow keeps the line it began with. A
+		// datagram of a flow that has no answer yet does not come here again, or it
+		// would take the mark of the line that takes over with the old one's
+		// address, and escape the deletion by mark.
+		c.add("mark.out."+w.Name, fmt.Sprintf("ct mark and 0x%03x == 0", MarkIndex|MarkIn), mark("ct", uint32(w.Index)))
+		for _, f := range families() {
+			c.add("source"+f.digit+"."+w.Name, "snat", f.word, "to oifname map @source"+f.digit)
+		}
+	}
+	m.chains = append(m.chains, into...)
+}
+
+// perWAN are the elements of a verdict map from cable to chain: PREFIX.NAME.
+func (m *mainTable) perWAN(prefix string) []string {
+	var out []string
+	for _, w := range m.WANs {
+		out = append(out, fmt.Sprintf("%q : goto %s.%s", w.Name, prefix, w.Name))
+	}
+	return out
 }
 
 // ours are the links that weir judges; what passes between others is not its business.
@@ -231,41 +263,48 @@ func (m *mainTable) through() {
 		c.add("stranger", "accept")
 		return
 	}
-	c.add("stranger", "iifname !=", anyOf(ours), "oifname !=", anyOf(ours), "accept")
+	if len(m.WANs) > 0 {
+		c.add("invalid", "ct state invalid jump invalid")
+	}
+	c.add("from", "iifname vmap", m.perZone("goto through"))
+	c.add("stranger", "oifname !=", anyOf(ours), "accept")
+	c.add("stranger.rules", "jump judged")
+	c.add("stranger.refused", m.counter("stranger.refused"), "goto refuse")
+
 	if len(m.WANs) > 0 {
 		// A packet of no known connection. It is said so to the inside, where a
 		// connection whose line died is mended the sooner for it.
 		cables := anyOf(m.cables())
-		c.add("invalid.in", "iifname", cables, "ct state invalid", m.counter("invalid.in"), "drop")
-		c.add("invalid.out", "oifname", cables, "ct state invalid meta l4proto 6", m.counter("invalid.out"), "reject with tcp reset")
-		c.add("invalid.out.other", "oifname", cables, "ct state invalid", m.counter("invalid.out.other"), "drop")
+		invalid := m.chain("invalid", "")
+		invalid.add("invalid.in", "iifname", cables, m.counter("invalid.in"), "drop")
+		invalid.add("invalid.out", "meta l4proto 6 oifname", cables, m.counter("invalid.out"), "reject with tcp reset")
+		invalid.add("invalid.out.other", "oifname", cables, m.counter("invalid.out.other"), "drop")
 	}
-	c.add("source", "iifname vmap", m.perZone("from"))
-	if len(m.WANs) > 0 {
-		for _, f := range families() {
-			if len(m.LANs) > 0 {
-				c.add("unclaimed"+f.digit, "iifname", anyOf(m.lanLinks()), f.word, "daddr @own"+f.digit, claimed(false), "goto unclaimed")
-			}
-		}
-	}
+
+	judged := m.chain("judged", "")
 	// Of one link only (RFC 4890, 4.3.4): neighbour and listener discovery,
 	// router renumbering, node information.
-	c.add("icmpv6.link", "icmpv6 type { 130-140, 143 } drop")
-	c.add("rules", "jump rules_through")
+	judged.add("icmpv6.link", "icmpv6 type { 130-140, 143 } drop")
+	judged.add("rules", "jump rules_through")
 	if len(m.LANs) > 0 {
-		c.add("forwards", "iifname", anyOf(ours), "oifname", anyOf(m.lanLinks()), claimed(true), "accept")
+		judged.add("forwards", claimed(true), "iifname", anyOf(ours), "oifname", anyOf(m.lanLinks()), "accept")
 	}
-	c.add("reach", "iifname vmap", m.perZone("to"))
-	c.add("stranger.refused", m.counter("stranger.refused"), "goto refuse")
-
 	rules := m.chain("rules_through", "")
 	for _, r := range m.Config.Rules {
 		for i, p := range pairs(m.anywhere(r.From).sources(), m.anywhere(r.To).destinations()) {
 			m.judge(rules, r, "", i, p)
 		}
 	}
-	unclaimed := m.chain("unclaimed", "")
-	m.refuse(unclaimed, "unclaimed")
+	if len(m.LANs) > 0 {
+		inside := m.chain("judged_inside", "")
+		if len(m.WANs) > 0 {
+			for _, f := range families() {
+				inside.add("unclaimed"+f.digit, f.word, "daddr @own"+f.digit, claimed(false), "goto unclaimed")
+			}
+		}
+		inside.add("inside.judged", "goto judged")
+	}
+	m.refuse(m.chain("unclaimed", ""), "unclaimed")
 }
 
 // here judges what is for the gateway itself. What comes from links that are
@@ -291,7 +330,7 @@ func (m *mainTable) here() {
 		c.add("lan.dhcp", "iifname", lans, "meta nfproto ipv4 udp dport 67 accept")
 		c.add("lan.nd", "iifname", lans, "icmpv6 type { 130-133, 135, 136, 143 } accept")
 	}
-	c.add("here.source", "iifname vmap", m.perZone("from"))
+	c.add("here.source", "iifname vmap", m.perZone("jump from"))
 	c.add("here.rules", "jump rules_here")
 	if len(m.LANs) > 0 {
 		lans := anyOf(m.lanLinks())
@@ -299,7 +338,7 @@ func (m *mainTable) here() {
 		c.add("lan.ping4", "iifname", lans, "icmp type 8 accept")
 		c.add("lan.ping6", "iifname", lans, "icmpv6 type 128 accept")
 	}
-	c.add("here.reach", "iifname vmap", m.perZone("at"))
+	c.add("here.reach", "iifname vmap", m.perZone("jump at"))
 
 	var own []netip.Prefix
 	for _, l := range m.LANs {
@@ -331,18 +370,16 @@ func claimed(yes bool) string {
 	return fmt.Sprintf("ct mark and 0x%03x == 0", MarkClaimed)
 }
 
-// perZone is a verdict map from link to chain: PREFIX.lan.NAME and PREFIX.wan.NAME.
-func (m *mainTable) perZone(prefix string) string {
+// perZone is a verdict map from link to chain: TO.lan.NAME and TO.wan.NAME,
+// where to is a verdict and the start of a name. What is at the gateway itself
+// is closed to a line.
+func (m *mainTable) perZone(to string) string {
 	var out []string
 	for _, l := range m.LANs {
-		out = append(out, fmt.Sprintf("%q : jump %s.lan.%s", l.Link, prefix, l.Name))
+		out = append(out, fmt.Sprintf("%q : %s.lan.%s", l.Link, to, l.Name))
 	}
 	for _, w := range m.WANs {
-		to := prefix + ".wan." + w.Name
-		if prefix != "from" {
-			to = "closed.wan." + w.Name
-		}
-		out = append(out, fmt.Sprintf("%q : jump %s", w.Name, to))
+		out = append(out, fmt.Sprintf("%q : %s.wan.%s", w.Name, strings.ReplaceAll(to, "jump at", "jump closed"), w.Name))
 	}
 	return "{ " + strings.Join(out, ", ") + " }"
 }
@@ -351,10 +388,11 @@ func (m *mainTable) perZone(prefix string) string {
 func (m *mainTable) zones() {
 	for _, l := range m.LANs {
 		name := "lan." + l.Name
-		m.drop(m.chain("from."+name, ""), name+".spoofed", "fib saddr . iif oif 0")
-
+		m.spoofed(l)
+		to := m.chain("through."+name, "")
+		to.add(name+".source", "jump from."+name)
+		to.add(name+".rules", "jump judged_inside")
 		reach := m.ends(l.Reach)
-		to := m.chain("to."+name, "")
 		for i, d := range reach.destinations() {
 			to.add(name+".reach"+nth(i), d.text, "accept")
 		}
@@ -373,13 +411,33 @@ func (m *mainTable) zones() {
 		name := "wan." + w.Name
 		from := m.chain("from."+name, "")
 		for _, f := range families() {
-			m.drop(from, name+".spoofed"+f.digit, fmt.Sprintf("%s saddr @spoof%s.%s", f.word, f.digit, w.Name))
+			id := name + ".spoofed" + f.digit
+			from.add(id+".from", fmt.Sprintf("%s saddr @spoof%s.%s", f.word, f.digit, w.Name), "goto "+id)
+			m.drop(m.chain(id, ""), id)
 		}
-		m.drop(m.chain("closed."+name, ""), name+".closed", "")
+		through := m.chain("through."+name, "")
+		through.add(name+".source", "jump from."+name)
+		through.add(name+".rules", "jump judged")
+		through.add(name+".reach", "goto closed."+name)
+		m.drop(m.chain("closed."+name, ""), name+".closed")
 	}
 	c := m.chain("refuse", "")
 	c.add("refuse.tcp", "meta l4proto 6 reject with tcp reset")
 	c.add("refuse.other", "reject with icmpx type admin-prohibited")
+}
+
+// spoofed drops what comes from a LAN with a source that does not live there.
+// An address of the LAN's own IPv4 network needs no look-up: what is the
+// gateway's own or a broadcast among them the kernel drops (fib_validate_source).
+func (m *mainTable) spoofed(l LAN) {
+	from, name := m.chain("from.lan."+l.Name, ""), "lan."+l.Name+".spoofed"
+	if nets := v4.of(l.Addr); len(nets) > 0 {
+		from.add(name+".from4", "ip saddr !=", anyOf(nets), "fib saddr . iif oif 0 goto", name)
+		from.add(name+".from6", v6.nfproto, "fib saddr . iif oif 0 goto", name)
+	} else {
+		from.add(name+".from", "fib saddr . iif oif 0 goto", name)
+	}
+	m.drop(m.chain(name, ""), name)
 }
 
 // ruleName is how a rule of the user is called in comments, counters and the
@@ -417,9 +475,9 @@ func (m *mainTable) refuse(c *chain, name string) {
 }
 
 // drop says nothing.
-func (m *mainTable) drop(c *chain, name, text string) {
-	c.add(name+".log", text, logged(name))
-	c.add(name, text, m.counter(name), "drop")
+func (m *mainTable) drop(c *chain, name string) {
+	c.add(name+".log", logged(name))
+	c.add(name, m.counter(name), "drop")
 }
 
 // nth tells the parts of one rule apart: "", ".2", ".3"...
