@@ -8,6 +8,6 @@ func (m *mainTable) nowhere() {
 		return
 	}
 	m.chain("nowhere", "filter hook prerouting priority 0; policy accept").
-		add("nowhere", oneOf("iifname", m.lanLinks()), "ct state new meta l4proto 6 fib daddr . mark oif 0",
+		add("nowhere", "meta l4proto 6 ct state new", oneOf("iifname", m.lanLinks()), "fib daddr . mark oif 0",
 			"fib daddr type != { local, broadcast, anycast, multicast }", m.counter("nowhere"), "reject with tcp reset")
 }
