@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"sync"
 
-	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
 	"weir/internal/netns"
@@ -32,28 +31,36 @@ func (k *Kernel) Carrier(ports ...Port) ([]Carrier, error) {
 	return k.carriers.read(ports)
 }
 
-// carriers has a socket in each namespace that was asked about.
+// carriers has a socket in each namespace that was asked about. It speaks
+// netlink with bare system calls: what is done twenty times a second, as long as
+// the gateway runs, is two of them a port, without the poller, a look ahead at
+// the answer's length, or garbage.
 type carriers struct {
 	mu    sync.Mutex
 	conns map[string]carrierConn
+	seq   uint32
+	buf   []byte // of requests and answers
 }
 
 type carrierConn struct {
 	id netns.ID
-	c  *netlink.Conn
+	fd int
 }
 
 func (cs *carriers) read(ports []Port) ([]Carrier, error) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
+	if cs.buf == nil {
+		cs.buf = make([]byte, 32<<10) // one link without statistics is a tenth of it
+	}
 	out := make([]Carrier, len(ports))
 	for i, p := range ports {
-		c, err := cs.conn(p.NS)
+		fd, err := cs.conn(p.NS)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		if err == nil {
-			out[i], err = readCarrier(c, p.Link)
+			out[i], err = cs.ask(fd, p.Link)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("carrier of %s in %s: %w", p.Link, place(p.NS), err)
@@ -62,29 +69,32 @@ func (cs *carriers) read(ports []Port) ([]Carrier, error) {
 	return out, nil
 }
 
-func (cs *carriers) conn(ns string) (*netlink.Conn, error) {
-	id, err := netns.Identify(ns)
+// conn is the socket in a namespace: the one that has the name now.
+func (cs *carriers) conn(ns string) (int, error) {
 	have, ok := cs.conns[ns]
-	if ok && (err != nil || have.id != id) {
-		have.c.Close()
+	if ok && netns.Is(ns, have.id) {
+		return have.fd, nil
+	}
+	if ok {
+		unix.Close(have.fd)
 		delete(cs.conns, ns)
-		ok = false
 	}
-	if err != nil || ok {
-		return have.c, err
+	id, err := netns.Identify(ns)
+	if err != nil {
+		return -1, err
 	}
-	var c *netlink.Conn
+	fd := -1
 	if err := netns.Do(ns, func() (err error) {
-		c, err = dial(unix.NETLINK_ROUTE)
+		fd, err = unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
 		return err
 	}); err != nil {
-		return nil, err
+		return -1, fmt.Errorf("open a netlink socket: %w", err)
 	}
 	if cs.conns == nil {
 		cs.conns = map[string]carrierConn{}
 	}
-	cs.conns[ns] = carrierConn{id, c}
-	return c, nil
+	cs.conns[ns] = carrierConn{id, fd}
+	return fd, nil
 }
 
 // drop lets go of a namespace: an open socket would keep it alive.
@@ -92,7 +102,7 @@ func (cs *carriers) drop(ns string) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	if c, ok := cs.conns[ns]; ok {
-		c.c.Close()
+		unix.Close(c.fd)
 		delete(cs.conns, ns)
 	}
 }
@@ -101,40 +111,78 @@ func (cs *carriers) close() {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	for ns, c := range cs.conns {
-		c.c.Close()
+		unix.Close(c.fd)
 		delete(cs.conns, ns)
 	}
 }
 
-func readCarrier(c *netlink.Conn, link string) (Carrier, error) {
-	data, err := attrs(func(e *netlink.AttributeEncoder) {
-		e.String(unix.IFLA_IFNAME, link)
-		e.Uint32(unix.IFLA_EXT_MASK, extSkipStats)
-	})
-	if err != nil {
-		return Carrier{}, err
+// ask asks for one link. The answer is there when the request has been sent:
+// the kernel makes it while it takes that (netlink_unicast_kernel).
+func (cs *carriers) ask(fd int, link string) (Carrier, error) {
+	cs.seq++
+	req := cs.buf[:unix.SizeofNlMsghdr+unix.SizeofIfInfomsg]
+	clear(req)
+	native.PutUint16(req[4:], unix.RTM_GETLINK)
+	native.PutUint16(req[6:], unix.NLM_F_REQUEST)
+	native.PutUint32(req[8:], cs.seq)
+	req = append(req, attr(unix.IFLA_EXT_MASK, native.AppendUint32(nil, extSkipStats))...)
+	req = append(req, attr(unix.IFLA_IFNAME, append([]byte(link), 0))...)
+	native.PutUint32(req, uint32(len(req)))
+	if err := unix.Sendto(fd, req, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+		return Carrier{}, fmt.Errorf("ask the kernel: %w", err)
 	}
-	msgs, err := ask(c, unix.RTM_GETLINK, append(ifinfo(0, 0, 0), data...))
-	if errors.Is(err, unix.ENODEV) {
-		return Carrier{}, nil
-	}
-	if err != nil {
-		return Carrier{}, err
-	}
-	var s Carrier
-	for _, m := range msgs {
-		if len(m.Data) < unix.SizeofIfInfomsg {
-			return s, short("link", m.Data)
+	for {
+		n, _, err := unix.Recvfrom(fd, cs.buf[:cap(cs.buf)], unix.MSG_DONTWAIT|unix.MSG_TRUNC)
+		if errors.Is(err, unix.EINTR) {
+			continue
 		}
-		s.Present, s.Up = true, native.Uint32(m.Data[8:])&unix.IFF_UP != 0
-		err = decode(m.Data[unix.SizeofIfInfomsg:], func(d *netlink.AttributeDecoder) {
-			switch d.Type() {
-			case unix.IFLA_CARRIER:
-				s.Carrier = d.Uint8() != 0
-			case unix.IFLA_CARRIER_DOWN_COUNT:
-				s.Downs = d.Uint32()
-			}
-		})
+		if err != nil {
+			return Carrier{}, fmt.Errorf("read the kernel's answer: %w", err)
+		}
+		if n > cap(cs.buf) || n < unix.SizeofNlMsghdr+4 {
+			return Carrier{}, fmt.Errorf("the kernel's answer has %d bytes, and %d to %d were expected", n, unix.SizeofNlMsghdr+4, cap(cs.buf))
+		}
+		b := cs.buf[:n]
+		if native.Uint32(b[8:]) == cs.seq { // an earlier one's, if that was given up
+			return carrierOf(native.Uint16(b[4:]), b[unix.SizeofNlMsghdr:])
+		}
 	}
-	return s, err
+}
+
+// attr is a netlink attribute, padded.
+func attr(typ uint16, value []byte) []byte {
+	b := native.AppendUint16(nil, uint16(unix.SizeofNlAttr+len(value)))
+	b = append(native.AppendUint16(b, typ), value...)
+	return append(b, make([]byte, (4-len(b)%4)%4)...)
+}
+
+// carrierOf reads the answer to a request for a link.
+func carrierOf(typ uint16, b []byte) (Carrier, error) {
+	if typ == unix.NLMSG_ERROR {
+		errno := unix.Errno(-int32(native.Uint32(b)))
+		if errno == unix.ENODEV {
+			return Carrier{}, nil
+		}
+		return Carrier{}, errno
+	}
+	if typ != unix.RTM_NEWLINK || len(b) < unix.SizeofIfInfomsg {
+		return Carrier{}, short("link", b)
+	}
+	c := Carrier{Present: true, Up: native.Uint32(b[8:])&unix.IFF_UP != 0}
+	for b = b[unix.SizeofIfInfomsg:]; len(b) >= unix.SizeofNlAttr; {
+		n := int(native.Uint16(b))
+		if n < unix.SizeofNlAttr || n > len(b) {
+			return c, short("link", b)
+		}
+		switch value := b[unix.SizeofNlAttr:n]; native.Uint16(b[2:]) {
+		case unix.IFLA_CARRIER:
+			c.Carrier = len(value) >= 1 && value[0] != 0
+		case unix.IFLA_CARRIER_DOWN_COUNT:
+			if len(value) >= 4 {
+				c.Downs = native.Uint32(value)
+			}
+		}
+		b = b[min(len(b), (n+3)&^3):]
+	}
+	return c, nil
 }

@@ -214,6 +214,12 @@ func Identify(name string) (ID, error) {
 	return ID{Dev: uint64(st.Dev), Ino: st.Ino}, nil //nolint:unconvert // its type differs between processors
 }
 
+// Is says whether name is the namespace with that ID, at the price of one system call.
+func Is(name string, id ID) bool {
+	var st unix.Stat_t
+	return unix.Stat(Path(name), &st) == nil && ID{Dev: uint64(st.Dev), Ino: st.Ino} == id //nolint:unconvert // its type differs between processors
+}
+
 // Attach gives the namespace that f is open on the name name, as after Delete
 // of one that is still held.
 func Attach(name string, f *os.File) error {
