@@ -37,7 +37,7 @@ func daemon(ctx context.Context, weir string, rounds int, quiet time.Duration) e
 		}
 		starts = append(starts, f.Count)
 	}
-	fmt.Printf("  from empty namespaces to the first forwarded packet  %s s\n", spread(starts, "%.2f"))
+	fmt.Printf("  from empty namespaces to the first forwarded packet  %s s, under 2: %s\n", spread(starts, "%.2f"), holds(median(starts) < 2))
 	cpu, err := s.do(order{Do: "cpu", Lasts: quiet})
 	if err != nil {
 		return err
@@ -46,7 +46,12 @@ func daemon(ctx context.Context, weir string, rounds int, quiet time.Duration) e
 	if err != nil {
 		return err
 	}
-	fmt.Printf("  idle, over %s: %.2f %% of a core; memory (PSS) %.1f MB in %.0f processes\n", quiet, 100*cpu.Count/cpu.Per, pss.Count/1e6, pss.Per)
+	share := 100 * cpu.Count / cpu.Per
+	fmt.Printf("  idle, over %s: %.2f %% of a core, under 1: %s\n", quiet, share, holds(share < 1))
+	for _, p := range cpu.Parts {
+		fmt.Printf("    %-20s %.2f %%\n", p.Name, 100*p.Seconds/cpu.Per)
+	}
+	fmt.Printf("  memory (PSS) %.1f MB in %.0f processes, at most 60: %s\n", pss.Count/1e6, pss.Per, holds(pss.Count <= 60e6))
 	return nil
 }
 
@@ -95,7 +100,7 @@ func (h *house) again(ctx context.Context, weir string, d *daemonProcess) (*daem
 			return nil, err
 		}
 	}
-	return h.weir(ctx, weir)
+	return h.weir(ctx, weir, houseFile)
 }
 
 // weirs are the processes of the daemon in this pid namespace, children included.
@@ -125,33 +130,20 @@ func weirs() ([]int, error) {
 	return out, nil
 }
 
-// cpuOver is the processor time, in seconds, that they took in a while.
+// cpuOver is the processor time, in seconds, that they took in a while. It is
+// the scheduler's own sum of what each thread ran, to the nanosecond: utime and
+// stime of proc_pid_stat(5) are sampled with the tick on many kernels, and miss
+// or double what runs for a tenth of a tick after a timer.
 func cpuOver(ctx context.Context, d time.Duration) (figure, error) {
-	ticks := func() (sum float64, err error) {
-		pids, err := weirs()
-		if err != nil {
-			return 0, err
-		}
-		for _, pid := range pids {
-			b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-			if err != nil {
-				return 0, err
-			}
-			// proc_pid_stat(5): utime and stime are fields 14 and 15; the second may hold spaces.
-			f := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
-			for _, k := range []int{11, 12} {
-				n, err := strconv.ParseFloat(f[k], 64)
-				if err != nil {
-					return 0, err
-				}
-				sum += n / 100 // USER_HZ
-			}
-		}
-		return sum, nil
-	}
-	before, err := ticks()
+	pids, err := weirs()
 	if err != nil {
 		return figure{}, err
+	}
+	before := map[int]float64{}
+	for _, pid := range pids {
+		if before[pid], err = ran(pid); err != nil {
+			return figure{}, err
+		}
 	}
 	from := time.Now()
 	select {
@@ -159,8 +151,51 @@ func cpuOver(ctx context.Context, d time.Duration) (figure, error) {
 	case <-ctx.Done():
 		return figure{}, ctx.Err()
 	}
-	after, err := ticks()
-	return figure{Count: after - before, Per: time.Since(from).Seconds()}, err
+	f := figure{Per: time.Since(from).Seconds()}
+	for _, pid := range pids {
+		after, err := ran(pid)
+		if err != nil {
+			return figure{}, err
+		}
+		name, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		if err != nil {
+			return figure{}, err
+		}
+		args := strings.Split(string(name), "\x00")
+		p := part{Name: args[1], Seconds: after - before[pid]}
+		if p.Name == "worker" && len(args) > 2 {
+			p.Name += " " + args[2]
+		}
+		f.Parts = append(f.Parts, p)
+		f.Count += p.Seconds
+	}
+	return f, nil
+}
+
+// ran is how long the threads of a process have run, in seconds: the first
+// figure of each one's schedstat (Documentation/scheduler/sched-stats.rst). A
+// thread that ends takes its share along; Go keeps its threads.
+func ran(pid int) (float64, error) {
+	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
+	if err != nil {
+		return 0, err
+	}
+	if len(files) == 0 {
+		return 0, fmt.Errorf("process %d has ended, or this kernel lacks CONFIG_SCHED_INFO", pid)
+	}
+	var sum float64
+	for _, f := range files {
+		b, err := os.ReadFile(f)
+		if err != nil {
+			return 0, err
+		}
+		ns, err := strconv.ParseFloat(strings.Fields(string(b))[0], 64)
+		if err != nil {
+			return 0, err
+		}
+		sum += ns / 1e9
+	}
+	return sum, nil
 }
 
 // pss is the memory of all of them, shared pages counted once (smaps_rollup's Pss), in bytes; Per is how many they are.

@@ -6,7 +6,8 @@
 // Both routers stand in labs of their own for the whole run and take turns, so
 // that a machine that gets faster or slower does so for both. What counts is
 // the ratio of one round, and the median of those; the spread says how far to
-// believe it. Nothing here judges: a slow machine is not a failed one.
+// believe it. Each figure stands beside its bound, and whether it holds; a
+// machine that others load makes any of them miss, so the exit status is 0.
 package main
 
 import (
@@ -36,7 +37,14 @@ type order struct {
 type figure struct {
 	Count float64 `json:"count"`
 	Per   float64 `json:"per"` // seconds
+	Parts []part  `json:"parts,omitempty"`
 	Error string  `json:"error,omitempty"`
+}
+
+// A part is what one process of several took.
+type part struct {
+	Name    string  `json:"name"`
+	Seconds float64 `json:"seconds"`
 }
 
 func main() {
@@ -119,18 +127,31 @@ func compare(sides map[string]*side, what string, rounds int, lasts time.Duratio
 	for _, kind := range []string{"wire", "peer", "weir"} {
 		fmt.Printf("    %-6s %s packets/s\n", kind, spread(rates[kind], "%.0f"))
 	}
-	fmt.Printf("    ratio  %s of the peer; of the router's own work alone %s\n", spread(ratios, "%.2f"), spread(routers, "%.2f"))
+	least := map[string]float64{"small": 0.5, "flows": 0.8}[what]
+	fmt.Printf("    ratio  %s of the peer, at least %.1f: %s; of the router's own work alone %s\n",
+		spread(ratios, "%.2f"), least, holds(median(ratios) >= least), spread(routers, "%.2f"))
 	return nil
 }
 
 // spread is the median with the least and the greatest.
 func spread(v []float64, format string) string {
+	return fmt.Sprintf(format+" ("+format+" .. "+format+")", median(v), slices.Min(v), slices.Max(v))
+}
+
+func median(v []float64) float64 {
 	v = slices.Sorted(slices.Values(v))
 	mid := v[len(v)/2]
 	if len(v)%2 == 0 {
 		mid = (mid + v[len(v)/2-1]) / 2
 	}
-	return fmt.Sprintf(format+" ("+format+" .. "+format+")", mid, v[0], v[len(v)-1])
+	return mid
+}
+
+func holds(yes bool) string {
+	if yes {
+		return "holds"
+	}
+	return "DOES NOT HOLD"
 }
 
 func release() string {
