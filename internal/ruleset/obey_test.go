@@ -169,6 +169,7 @@ func rows() []row {
 		{"guest as somebody at home, IPv6", "guest", "fd00::99", "udp", "2001:db8:80::80", 7000, "silence"},
 		{"guest as somebody at home, to the gateway", "guest", "172.31.0.99", "udp", "172.31.20.1", 53, "silence"},
 		{"pc as nobody here", "pc", "198.18.0.1", "udp", "192.0.2.80", 7000, "silence"},
+		{"pc as nobody here, IPv6", "pc", "fd00:77::1", "udp", "2001:db8:80::80", 7000, "silence"},
 		{"camera as nobody here", "camera", "198.18.0.1", "udp", "192.0.2.90", 7000, "silence"},
 		{"camera as somebody at home, IPv6", "camera", "fd00::98", "udp", "fd00::23", 445, "silence"},
 		{"inet as somebody at home", "inet", "172.31.0.99", "udp", "198.51.100.10", 5060, "silence"},
@@ -183,7 +184,7 @@ func rows() []row {
 		{"stranger to stranger", "stranger", "", "tcp", "10.98.0.2", 7000, "other:7000 for 10.99.0.2"},
 		{"stranger to home", "stranger", "", "tcp", "172.31.0.50", 445, "refused"},
 		{"stranger to the internet", "stranger", "", "udp", "192.0.2.80", 7000, "refused"},
-		{"a pest among strangers", "stranger", "192.0.2.66", "udp", "172.31.0.23", 443, "silence"},
+		{"stranger where it may", "stranger", "", "tcp", "172.31.0.23", 445, "nas:445 for 10.99.0.2"},
 		{"home to stranger", "pc", "", "tcp", "10.98.0.2", 7000, "refused"},
 
 		// A line's namespace says nothing of itself.

@@ -60,9 +60,8 @@ func bringUp(t *testing.T) *world {
 	mustRun(t, "", "ip route add unreachable 192.0.2.99; ip route add unreachable 2001:db8:80::99")
 	// Sources to pretend.
 	mustRun(t, "guest", "ip addr add 172.31.0.99/32 dev e0; ip addr add fd00::99/128 dev e0 nodad preferred_lft 0")
-	mustRun(t, "pc", "ip addr add 198.18.0.1/32 dev e0")
+	mustRun(t, "pc", "ip addr add 198.18.0.1/32 dev e0; ip addr add fd00:77::1/128 dev e0 nodad preferred_lft 0")
 	mustRun(t, "camera", "ip addr add 198.18.0.1/32 dev e0; ip addr add fd00::98/128 dev e0 nodad preferred_lft 0")
-	mustRun(t, "stranger", "ip addr add 192.0.2.66/32 dev e0")
 	mustRun(t, "inet", "for a in 172.31.0.99/32 172.31.20.99/32 172.31.255.4/32 fd00::99/128 fd00:20::99/128; do ip addr add $a dev lo; done")
 
 	w.serve(t, "inet", []string{"192.0.2.80", "192.0.2.90", "2001:db8:80::80", "2001:db8:80::90"}, []int{25, 53, 7000})

@@ -104,6 +104,12 @@ allow "camera-laptop" {
   port = 445
 }
 
+allow "neighbours" {
+  from = "10.99.0.0/24"
+  to   = host.nas
+  port = 445
+}
+
 allow "admin" {
   from = ["192.0.2.77", "2001:db8:80::77"]
   to   = self
