@@ -141,7 +141,7 @@ var sabotage = []struct {
 
 	{"reserve", []saboteur{
 		{"a blip with the outage", at(rehearse.Cut, blip), []string{"dark/lte/undisturbed", "carrier/lte/undisturbed"}},
-		{"nobody is told", at(rehearse.Up, refuse("postrouting", `oifname eth0 icmp type destination-unreachable drop`)), []string{"dark/all/told"}},
+		{"nobody is told", at(rehearse.Up, refuse("postrouting", `oifname eth0 icmp type destination-unreachable drop`, `oifname eth0 tcp flags & rst != 0 drop`)), []string{"dark/all/told"}},
 		{"inside addresses on the lines", at(rehearse.Up, leak), []string{"leak/fiber/reserve", "leak/lte/reserve"}},
 	}},
 	{"reserve", []saboteur{
