@@ -78,7 +78,7 @@ func (w *world) evening(id LineID, from, end time.Duration) {
 			w.at(d, func() { w.paths[id].load(w.now, pace, 1) })
 			w.at(d+long, func() { w.paths[id].load(w.now, 0.5, 0.1) })
 		default:
-			most := span(100*time.Millisecond, 3*time.Second)
+			most := min(span(100*time.Millisecond, 3*time.Second), long/2)
 			b.fill(d, most, pace, w.r.Float64()*0.15)
 			for at := d + most; at < d+long-time.Second; at += span(2*time.Second, 20*time.Second) {
 				w.at(at, func() { w.paths[id].load(w.now, 0, 0) }) // a hiccup

@@ -30,20 +30,22 @@ const quickInARow = 3
 
 // arrived takes the round trip of a reply that came at a time. Replies to probes
 // of different times that come all at once waited in a queue that is empty now:
-// the last of them tells more than their mean.
+// the one that was sent last tells more than their mean.
 func (e *estimator) arrived(at time.Time, r time.Duration) {
 	sent := at.Add(-r)
 	switch {
 	case at.Sub(e.last) >= clockGrain:
 		e.drained = 0
-	case sent.Sub(e.sent) > minTimeout:
+	case sent.Sub(e.sent).Abs() > minTimeout:
 		e.drained++
 	}
-	quicker := e.measured && r < e.srtt
-	e.last, e.sent = at, sent
-	e.add(r)
-	if e.drained >= quickInARow && quicker {
-		e.srtt, e.rttvar = r, r/2
+	newest := sent.After(e.sent)
+	e.last, e.sent = at, later(e.sent, sent)
+	switch {
+	case e.drained < quickInARow:
+		e.add(r)
+	case newest:
+		e.srtt, e.rttvar, e.measured, e.quick = r, r/2, true, 0
 	}
 }
 
