@@ -24,7 +24,7 @@ func (l *line) reply(m *Machine, at time.Time, p *asked, rtt time.Duration) {
 	l.flight = slices.DeleteFunc(l.flight, func(q *asked) bool { return q == p })
 	if p.regular {
 		l.record(outcome{id: p.id, rtt: rtt})
-		l.quickest.add(at, rtt)
+		l.add(at, rtt)
 	}
 	if p.sent.Before(l.mark) || l.facts == hasNot || l.carrier.lost() {
 		return // it was asked before the line fell or blinked

@@ -14,7 +14,7 @@ import (
 // Messages and attributes of ctnetlink (linux/netfilter/nfnetlink_conntrack.h).
 const (
 	ctSubsys = 1 << 8       // NFNL_SUBSYS_CTNETLINK
-	ctNew    = ctSubsys | 0 // IPCTNL_MSG_CT_NEW: an entry
+	ctNew    = ctSubsys     // IPCTNL_MSG_CT_NEW, 0: an entry
 	ctGet    = ctSubsys | 1 // IPCTNL_MSG_CT_GET
 	ctDelete = ctSubsys | 2 // IPCTNL_MSG_CT_DELETE
 

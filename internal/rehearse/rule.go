@@ -268,7 +268,7 @@ func (b *Bench) question(ctx context.Context, c ruleCase, v6 bool) (q ruleQuesti
 	q.proto = c.proto
 	src := b.addr(c.from, nil, v6)
 	if c.from.line != "" {
-		if !has(b.Site.Line(c.from.line), v6) || !src.IsValid() {
+		if !has(b.Line(c.from.line), v6) || !src.IsValid() {
 			return q, false
 		}
 		public, err := b.publicAddr(ctx, c.from.line, v6)

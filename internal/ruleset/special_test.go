@@ -282,11 +282,12 @@ func unknownOut(ns string) error {
 func nowhere(ns string, to ...string) error {
 	for _, a := range to {
 		c, err := dial(ns, "tcp", "", net.JoinHostPort(a, "7000"))
-		if err == nil {
+		switch {
+		case err == nil:
 			hangUp(c)
-		}
-		if !errors.Is(err, unix.ECONNREFUSED) {
-			return fmt.Errorf("%s: %v, want a reset", a, err)
+			return fmt.Errorf("%s: it answers, want a reset", a)
+		case !errors.Is(err, unix.ECONNREFUSED):
+			return fmt.Errorf("%s: %w, want a reset", a, err)
 		}
 	}
 	return nil

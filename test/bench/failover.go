@@ -257,12 +257,12 @@ func (h *pair) failover(ctx context.Context) (figure, error) {
 		}
 	}
 	f := figure{Count: at.Sub(cut).Seconds(), Per: lab.Longest(since).Len().Seconds()}
-	return f, h.restore(ctx, ping)
+	return f, h.restore(ctx)
 }
 
 // restore gives the line back. A script returns to it by itself; weir, which
 // would let it prove itself first, is next made to leave the other one.
-func (h *pair) restore(ctx context.Context, ping *lab.Ping) error {
+func (h *pair) restore(ctx context.Context) error {
 	line := h.lines[h.used]
 	if h.kind == "failover-weir" {
 		if err := line.Dark(false); err != nil {
