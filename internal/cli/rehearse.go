@@ -68,7 +68,6 @@ counts as failed unless --partial is said.`,
 	c.Flags().StringArrayVar(&o.Only, "only", nil, "make only these drills: a name, the beginning of it, or a word in it (a LAN, a WAN, IPv6)")
 	c.Flags().BoolVar(&asJSON, "json", false, "print the report as JSON (docs/json.md)")
 	c.Flags().BoolVar(&o.Keep, "keep", false, "leave the labs up until ^C, and say how to enter them")
-	c.Flags().BoolVar(&o.Long, "long", false, "also what takes minutes")
 	c.Flags().BoolVar(&partial, "partial", false, "a part that this kernel can't do is no failure")
 	c.Flags().StringVar(&svg, "svg", "", "also draw the lab and what became of packets when a line was lost, into this file")
 	return c

@@ -86,7 +86,7 @@ func inside(conn io.Reader, out *answers, saboteurs Saboteurs) error {
 		return err
 	}
 	var run *Run
-	for _, x := range Runs(site, req.Long) {
+	for _, x := range Runs(site) {
 		if x.Name == req.Run {
 			run = &x
 		}

@@ -16,7 +16,6 @@ type request struct {
 	Machine  Machine       `json:"machine"`
 	Only     []string      `json:"only"`
 	Keep     bool          `json:"keep"`
-	Long     bool          `json:"long"`
 	Sabotage []string      `json:"sabotage,omitempty"` // tests only: see Saboteurs
 }
 

@@ -26,7 +26,6 @@ type Options struct {
 	Dir   bool // Files are a folder's
 	Only  []string
 	Keep  bool // the labs stay until ctx ends
-	Long  bool
 
 	// Progress is called for each thing that happens, from one goroutine at a
 	// time. It may be nil.
@@ -82,7 +81,7 @@ func Rehearse(ctx context.Context, o Options) (*Report, error) {
 		g.report.OK = true
 		return g.report, nil
 	}
-	all := Runs(site, o.Long)
+	all := Runs(site)
 	runs := slices.DeleteFunc(slices.Clone(all), func(r Run) bool {
 		return !slices.ContainsFunc(r.Acts, func(a Act) bool { return a.wanted(r.of(o.Only)) })
 	})
@@ -206,7 +205,7 @@ func (g *gathering) one(ctx context.Context, r Run, only []string) error {
 		g.mu.Unlock()
 	}
 
-	err = json.NewEncoder(ours).Encode(request{Files: g.o.Files, Dir: g.o.Dir, Run: r.Name, Machine: g.machine, Only: only, Keep: g.o.Keep, Long: g.o.Long, Sabotage: g.o.Sabotage})
+	err = json.NewEncoder(ours).Encode(request{Files: g.o.Files, Dir: g.o.Dir, Run: r.Name, Machine: g.machine, Only: only, Keep: g.o.Keep, Sabotage: g.o.Sabotage})
 	var told error
 	if err == nil {
 		told = g.hear(ours, r, cmd)

@@ -10,7 +10,7 @@ import (
 
 // Runs are the labs that a file is rehearsed in, the longest first, each with its
 // acts in order.
-func Runs(s *Site, long bool) []Run {
+func Runs(s *Site) []Run {
 	steady := Run{Name: "steady", About: "the house as it should be"}
 	add := func(a ...Act) { steady.Acts = append(steady.Acts, a...) }
 	for i := range s.LANs {
