@@ -136,33 +136,23 @@ func TestManyConnectionsDoNotHoldTheLoop(t *testing.T) {
 		main := &b.want.Namespaces[0]
 		main.Rules = slices.DeleteFunc(main.Rules, func(r desired.Rule) bool { return r.Mark == 1 })
 		p := b.plan()
-		begin, before := time.Now(), cpuTime(t)
+		begin := time.Now()
 		b.must(b.k.Apply(t.Context(), p))
-		turn := cpuTime(t) - before // what it takes by the clock is also the machine's other work
+		turn := time.Since(begin)
+		if len(told) > 0 {
+			t.Error("the turn waited until all were prodded")
+		}
 		e := <-told
 		all := time.Since(begin)
-		t.Logf("the turn took %v of a processor, all prods %v by the clock: %+v", turn, all, e)
+		t.Logf("the turn took %v, all prods %v: %+v", turn, all, e)
 		if e.Prodded < many || e.Prodded+e.Beyond != many+gone || e.Beyond == 0 || e.Deleted < many+gone {
 			t.Errorf("told %+v", e)
-		}
-		if turn > 250*time.Millisecond {
-			t.Errorf("the turn took %v of a processor", turn)
 		}
 		// 50 each 5 ms.
 		if least := many / 50 * 4 * time.Millisecond; all < least {
 			t.Errorf("all were prodded in %v, which no small LAN bears", all)
 		}
 	})
-}
-
-// cpuTime is what this process has had of the processors, in the kernel too.
-func cpuTime(t *testing.T) time.Duration {
-	t.Helper()
-	var r unix.Rusage
-	if err := unix.Getrusage(unix.RUSAGE_SELF, &r); err != nil {
-		t.Fatal(err)
-	}
-	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
 }
 
 func (b *bench) conntrack() *conntrack.Conn {
