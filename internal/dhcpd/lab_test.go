@@ -123,7 +123,7 @@ func (l *lab) start() {
 			}
 			return err
 		},
-		Received: func(m worker.Message) error {
+		Received: func(c *worker.Child, m worker.Message) error {
 			var r dhcpd.Report
 			if err := m.Decode(&r); err != nil {
 				return err
@@ -132,7 +132,7 @@ func (l *lab) start() {
 				l.keeping <- r
 				return nil
 			}
-			return l.keep(r)
+			return l.keep(c, r)
 		},
 		Changed: func(s worker.State) { l.states <- s },
 		Log:     slog.New(slog.NewTextHandler(l.t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug})),
@@ -143,7 +143,7 @@ func (l *lab) start() {
 	})
 }
 
-func (l *lab) keep(r dhcpd.Report) error {
+func (l *lab) keep(c *worker.Child, r dhcpd.Report) error {
 	if r.ID == 0 {
 		return nil
 	}
@@ -155,7 +155,7 @@ func (l *lab) keep(r dhcpd.Report) error {
 	if err := l.store.Put(items...); err != nil {
 		k.Err = err.Error()
 	}
-	if err := l.child.Send(dhcpd.Order{Kept: &k}); err != nil && !errors.Is(err, worker.ErrNotRunning) {
+	if err := c.Send(dhcpd.Order{Kept: &k}); err != nil && !errors.Is(err, worker.ErrNotRunning) {
 		return err
 	}
 	for _, lease := range r.Keep {

@@ -200,7 +200,7 @@ func TestAckWaitsForTheDisk(t *testing.T) {
 	if a := w.take(300*time.Millisecond, mac, o); a != nil {
 		t.Fatalf("asked again: %s before anything was kept", a.MessageType())
 	}
-	if err := l.keep(r); err != nil {
+	if err := l.keep(l.child, r); err != nil {
 		t.Fatal(err)
 	}
 	if a := w.take(10*time.Second, mac, o); a == nil || a.MessageType() != dhcpv4.MessageTypeAck {
@@ -210,7 +210,7 @@ func TestAckWaitsForTheDisk(t *testing.T) {
 		case <-time.After(10 * time.Second):
 			t.Fatal("nothing to keep")
 		}
-		if err := l.keep(r); err != nil {
+		if err := l.keep(l.child, r); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -116,7 +116,7 @@ func TestWithOthersPrograms(t *testing.T) {
 				send.Sockets = sockets
 				return c.Send(send, files...)
 			},
-			Received: func(m worker.Message) error {
+			Received: func(_ *worker.Child, m worker.Message) error {
 				var r Report
 				if err := m.Decode(&r); err != nil {
 					return err

@@ -51,7 +51,7 @@ type duty struct {
 	prepare func(ctx context.Context, fresh bool) (told, error)
 
 	// take decodes a message of the child and returns what the loop is to do.
-	take func(worker.Message) (func(), error)
+	take func(*worker.Child, worker.Message) (func(), error)
 
 	started func() // the loop is to do this at each start; nil: nothing
 }
@@ -92,8 +92,8 @@ func (d *daemon) serve(ctx context.Context, u duty) *service {
 			}
 			return tell(ctx, c)
 		},
-		Received: func(m worker.Message) error {
-			do, err := u.take(m)
+		Received: func(c *worker.Child, m worker.Message) error {
+			do, err := u.take(c, m)
 			if err == nil && do != nil {
 				d.post(ctx, func() {
 					d.news = true
@@ -161,8 +161,8 @@ func (s *service) status() api.Service {
 }
 
 // report decodes a child's message as an R and has the loop take it.
-func report[R any](take func(R)) func(worker.Message) (func(), error) {
-	return func(m worker.Message) (func(), error) {
+func report[R any](take func(R)) func(*worker.Child, worker.Message) (func(), error) {
+	return func(_ *worker.Child, m worker.Message) (func(), error) {
 		defer m.Close()
 		var r R
 		if err := m.Decode(&r); err != nil {

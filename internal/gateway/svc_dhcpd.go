@@ -87,7 +87,7 @@ func (d *daemon) syncDHCPD(ctx context.Context) {
 		prepare: func(_ context.Context, fresh bool) (told, error) {
 			return s.prepare(fresh, d.store)
 		},
-		take: func(m worker.Message) (func(), error) { return d.takeLeases(ctx, s.child, m) },
+		take: func(c *worker.Child, m worker.Message) (func(), error) { return d.takeLeases(ctx, c, m) },
 	})
 }
 

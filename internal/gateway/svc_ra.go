@@ -87,7 +87,7 @@ func (d *daemon) syncRA(ctx context.Context) {
 
 // take takes the child's word. That the farewell is said is told at once: the
 // loop waits for it.
-func (s *advertiser) take(m worker.Message) (func(), error) {
+func (s *advertiser) take(_ *worker.Child, m worker.Message) (func(), error) {
 	defer m.Close()
 	var r ra.Report
 	if err := m.Decode(&r); err != nil {

@@ -35,7 +35,7 @@ func (d *daemon) syncRefused(ctx context.Context) {
 			sent = true
 			return told{msg: refused.Config{Prefix: ruleset.LogPrefix}, files: []*os.File{f}}, nil
 		},
-		take: func(m worker.Message) (func(), error) {
+		take: func(_ *worker.Child, m worker.Message) (func(), error) {
 			var r refused.Report
 			if err := m.Decode(&r); err != nil {
 				return nil, err

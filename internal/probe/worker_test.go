@@ -150,7 +150,7 @@ func child(t *testing.T, lines []Line) (*worker.Child, <-chan Event, <-chan erro
 			ready <- err
 			return err
 		},
-		Received: func(m worker.Message) error {
+		Received: func(_ *worker.Child, m worker.Message) error {
 			var r Report
 			if err := m.Decode(&r); err != nil {
 				return err

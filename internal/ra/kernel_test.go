@@ -81,7 +81,7 @@ func TestWithAKernelClient(t *testing.T) {
 				cfg.LANs[0].Passed = true
 				return c.Send(cfg, sock)
 			},
-			Received: func(m worker.Message) error {
+			Received: func(_ *worker.Child, m worker.Message) error {
 				var r Report
 				if err := m.Decode(&r); err != nil {
 					return err

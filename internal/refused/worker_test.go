@@ -93,7 +93,7 @@ func TestRefusedByRealRules(t *testing.T) {
 			started <- err
 			return err
 		},
-		Received: func(m worker.Message) error {
+		Received: func(_ *worker.Child, m worker.Message) error {
 			var r Report
 			if err := m.Decode(&r); err != nil {
 				return err

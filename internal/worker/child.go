@@ -42,9 +42,10 @@ type Options struct {
 	Setup func(ctx context.Context, c *Conn) error
 
 	// Received is called with each of the child's messages, one at a time, and
-	// owns the files in it. An error (a message that does not decode) ends the
+	// owns the files in it. It is given the child to answer with: a message may be
+	// here before Start has returned. An error (a message that does not decode) ends the
 	// child, which is restarted.
-	Received func(Message) error
+	Received func(*Child, Message) error
 
 	// Changed, if not nil, is called when the child's State changed.
 	Changed func(State)
@@ -278,7 +279,7 @@ func (c *Child) talk(ctx context.Context, conn *Conn, pid int) error {
 		if err != nil {
 			return nil //nolint:nilerr // the child's end says why, or we were told to stop
 		}
-		if err := c.o.Received(m); err != nil {
+		if err := c.o.Received(c, m); err != nil {
 			return fmt.Errorf("message from service %s: %w", c.o.Kind, err)
 		}
 	}

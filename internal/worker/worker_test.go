@@ -108,12 +108,12 @@ func (l *lockedBuffer) String() string {
 	return l.b.String()
 }
 
-func start(t *testing.T, received func(Message) error) *harness {
+func start(t *testing.T, received func(*Child, Message) error) *harness {
 	t.Helper()
 	return startBeating(t, received, 0)
 }
 
-func startBeating(t *testing.T, received func(Message) error, every time.Duration) *harness {
+func startBeating(t *testing.T, received func(*Child, Message) error, every time.Duration) *harness {
 	t.Helper()
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -123,7 +123,7 @@ func startBeating(t *testing.T, received func(Message) error, every time.Duratio
 	ctx, cancel := context.WithCancel(context.Background())
 	h.stop = cancel
 	if received == nil {
-		received = func(m Message) error {
+		received = func(_ *Child, m Message) error {
 			var a answer
 			if err := m.Decode(&a); err != nil {
 				return err
@@ -232,7 +232,7 @@ func TestLogsAreTheParents(t *testing.T) {
 func TestBadMessageEndsTheChild(t *testing.T) {
 	first := true
 	up := make(chan answer, 10)
-	h := start(t, func(m Message) error {
+	h := start(t, func(_ *Child, m Message) error {
 		var a answer
 		var o struct{ Other string }
 		if first {
@@ -257,7 +257,7 @@ func TestSendWhileDown(t *testing.T) {
 	c := Start(ctx, Options{
 		Kind:     "echo",
 		Setup:    func(context.Context, *Conn) error { return errors.New("no such port yet") },
-		Received: func(Message) error { return nil },
+		Received: func(*Child, Message) error { return nil },
 		Changed:  func(s State) { states <- s },
 		Log:      slog.New(slog.DiscardHandler),
 	})
@@ -279,7 +279,7 @@ func TestStuckChildIsEnded(t *testing.T) {
 	c := Start(ctx, Options{
 		Kind:     "stuck",
 		Setup:    func(context.Context, *Conn) error { return nil },
-		Received: func(m Message) error { up <- m; return nil },
+		Received: func(_ *Child, m Message) error { up <- m; return nil },
 		Log:      slog.New(slog.DiscardHandler),
 	})
 	var a answer
@@ -316,7 +316,7 @@ func TestHangingChildIsRestarted(t *testing.T) {
 			child := Start(ctx, Options{
 				Kind:      c.kind,
 				Setup:     func(_ context.Context, c *Conn) error { return c.Send(order{Do: "setup"}) },
-				Received:  func(m Message) error { up <- m; return nil },
+				Received:  func(_ *Child, m Message) error { up <- m; return nil },
 				Log:       slog.New(slog.DiscardHandler),
 				beatEvery: 50 * time.Millisecond,
 			})
@@ -371,7 +371,7 @@ func parent() {
 	c := Start(context.Background(), Options{
 		Kind:  os.Args[2],
 		Setup: func(_ context.Context, c *Conn) error { return c.Send(order{Do: "setup"}) },
-		Received: func(m Message) error {
+		Received: func(_ *Child, m Message) error {
 			var a answer
 			err := m.Decode(&a)
 			os.Stdout.WriteString(strconv.Itoa(a.PID) + "\n")

@@ -199,7 +199,7 @@ func (l *lab) start() {
 			}
 			return err
 		},
-		Received: func(m worker.Message) error {
+		Received: func(_ *worker.Child, m worker.Message) error {
 			var r dhcp4.Report
 			if err := m.Decode(&r); err != nil {
 				return err
