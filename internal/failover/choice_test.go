@@ -244,12 +244,12 @@ func TestRestartMovesNothing(t *testing.T) {
 	w.mustUse(t, "lte")
 	asked := 0
 	w.at(2*sec+100*ms, func() {
-		asked = w.probes[fiber] + w.probes[lte]
+		asked = w.paths[fiber].probes + w.paths[lte].probes
 		w.m.Line(w.now, fiber, true)
 		w.m.Line(w.now, lte, true)
 	})
 	w.run(2*sec + 101*ms)
-	if n := w.probes[fiber] + w.probes[lte] - asked; n != 2*len(targets) {
+	if n := w.paths[fiber].probes + w.paths[lte].probes - asked; n != 2*len(targets) {
 		t.Errorf("%d probes once the addresses are known, want one to each target by each line", n)
 	}
 	w.run(20 * sec)
@@ -321,9 +321,9 @@ func TestMetered(t *testing.T) {
 	cfg.WANs[1].Metered = true
 	w := newWorld(cfg, 1).up()
 	w.run(10 * sec)
-	before := w.probes[lte]
+	before := w.paths[lte].probes
 	w.run(310 * sec)
-	if n := w.probes[lte] - before; n > 11 {
+	if n := w.paths[lte].probes - before; n > 11 {
 		t.Errorf("%d probes in five minutes, want 10", n)
 	}
 	// It died unnoticed just before it is needed, and is known to be dead in time.

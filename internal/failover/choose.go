@@ -12,28 +12,40 @@ import (
 // hold-down. A family that it has no address of stays with the others. "" leaves
 // the choice to the machine. At a start, call it before Adopt: then what was in
 // force stays.
-func (m *Machine) Use(_ time.Time, wan string) { m.person, m.spoken = wan, true }
+func (m *Machine) Use(_ time.Time, wan string) {
+	m.person, m.spoken = wan, true
+	m.reorder()
+}
 
-// order are the lines of a family that may be used, best first: a person's choice
-// before the file's.
-func (m *Machine) order(f Family) []*line {
+// reorder lists the lines of each family that may be used, best first: a person's
+// choice before the file's.
+func (m *Machine) reorder() {
 	names := m.cfg.Prefer
 	if m.person != "" {
 		names = append([]string{m.person}, names...)
 	}
-	var out []*line
-	for _, name := range names {
-		if l := m.line(LineID{name, f}); l != nil && !slices.Contains(out, l) {
-			out = append(out, l)
+	list := func(f Family) (out []*line) {
+		for _, name := range names {
+			if l := m.line(LineID{name, f}); l != nil && !slices.Contains(out, l) {
+				out = append(out, l)
+			}
 		}
+		return out
 	}
-	return out
+	m.order4, m.order6 = list(IPv4), list(IPv6)
+}
+
+func (m *Machine) order(f Family) []*line {
+	if f == IPv6 {
+		return m.order6
+	}
+	return m.order4
 }
 
 // choose decides which line of a family is used, by the rules in the package's
 // comment.
 func (m *Machine) choose(now time.Time, f Family) {
-	use := m.use[f]
+	use := m.used(f)
 	order := m.order(f)
 	var current *line
 	for _, l := range order {
@@ -95,7 +107,7 @@ func (m *Machine) improve(now time.Time, f Family, current *line, order []*line)
 	}
 	for _, l := range order {
 		if l != current && l.betterThan(m, current) {
-			why := current.id.WAN + ": " + current.badWhy
+			why := current.id.WAN + ": " + current.badWhy()
 			current.failed(m, now)
 			m.take(now, f, l, why)
 			return
@@ -124,7 +136,7 @@ func (m *Machine) alarm(now time.Time, current *line, order []*line) {
 
 // take puts l in use; nil is none.
 func (m *Machine) take(now time.Time, f Family, l *line, why string) {
-	use := m.use[f]
+	use := m.used(f)
 	c := Change{Choice: true, Line: LineID{Family: f}, FromWAN: use.wan, Why: why}
 	if l == nil {
 		if last := m.line(LineID{use.wan, f}); last != nil {

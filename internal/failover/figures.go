@@ -24,10 +24,10 @@ const (
 type figures struct {
 	history []outcome // ring of regular probes
 	oldest  int
+	lost    int  // of them
 	changed bool // since they were judged
 
 	lossy, slow, hollow bool
-	badWhy              string
 	badSince            time.Time // since when it is bad without the house's own doing
 	own                 bool      // the house's own traffic fills a buffer and makes it so
 	quickest
@@ -40,18 +40,32 @@ type outcome struct {
 }
 
 // record notes the outcome of a regular probe; a late reply corrects its loss.
-func (f *figures) record(o outcome) {
+func (f *figures) record(p *asked, o outcome) {
 	f.changed = true
-	if i := slices.IndexFunc(f.history, func(h outcome) bool { return h.id == o.id }); i >= 0 {
-		f.history[i] = o
-		return
+	if o.lost {
+		f.lost++
 	}
+	o.id = p.id
+	if p.booked {
+		if i := slices.IndexFunc(f.history, func(h outcome) bool { return h.id == o.id }); i >= 0 {
+			f.replace(i, o)
+			return
+		}
+	}
+	p.booked = true
 	if len(f.history) < historyLen {
 		f.history = append(f.history, o)
 		return
 	}
-	f.history[f.oldest] = o
+	f.replace(f.oldest, o)
 	f.oldest = (f.oldest + 1) % historyLen
+}
+
+func (f *figures) replace(i int, o outcome) {
+	if f.history[i].lost {
+		f.lost--
+	}
+	f.history[i] = o
 }
 
 // quickest is the least round trip of the last one or two hours.
@@ -81,13 +95,7 @@ func (f *figures) anew() { *f = figures{history: f.history[:0], quickest: f.quic
 
 // loss is in percent.
 func (f *figures) loss() float64 {
-	lost := 0
-	for _, o := range f.history {
-		if o.lost {
-			lost++
-		}
-	}
-	return 100 * float64(lost) / float64(max(len(f.history), 1))
+	return 100 * float64(f.lost) / float64(max(len(f.history), 1))
 }
 
 // latency is the median of the latest that were answered; n is of how many.
@@ -106,6 +114,21 @@ func (f *figures) latency() (d time.Duration, n int) {
 	return rtts[n/2], n
 }
 
+// slower says whether the median of the latest round trips, of which there are at
+// least so many, is above d. It is asked at every reply, and sorts nothing.
+func (f *figures) slower(d time.Duration, least int) bool {
+	n, above := 0, 0
+	for i := len(f.history) - 1; i >= 0 && n < latencyLen; i-- {
+		if o := &f.history[(f.oldest+i)%len(f.history)]; !o.lost {
+			n++
+			if o.rtt > d {
+				above++
+			}
+		}
+	}
+	return n >= least && above >= n-n/2
+}
+
 func (f *figures) bad() bool { return f.lossy || f.slow || f.hollow }
 
 // figure judges the line's figures. What is bad stays so until it is clearly
@@ -116,29 +139,16 @@ func (l *line) figure(m *Machine, now time.Time) {
 	}
 	l.changed = false
 	loss, n := l.loss(), len(l.history)
-	latency, answered := l.latency()
 	t := m.cfg.Degraded
-	was, wasOwn, why := l.bad(), l.own, []string(nil)
+	was, wasOwn := l.bad(), l.own
 	l.lossy = t.Loss > 0 && (n >= judgeFrom && loss > t.Loss || l.lossy && loss > t.Loss/2)
-	l.slow = t.Latency > 0 && (answered >= latencyLen && latency > t.Latency || l.slow && latency > t.Latency*3/4)
+	l.slow = t.Latency > 0 && (l.slower(t.Latency, latencyLen) || l.slow && l.slower(t.Latency*3/4, 1))
 	l.hollow = m.isHollow(l)
-	if l.own = (l.slow || l.lossy) && l.busy(now) && latency >= l.least()+queued; wasOwn && !l.own {
+	if l.own = (l.slow || l.lossy) && l.busy(now) && l.slower(l.least()+queued, 1); wasOwn && !l.own {
 		l.anew() // what a full buffer lost says nothing about the line
 		if l.goodSince.IsZero() {
 			l.goodSince = now
 		}
-	}
-	if l.lossy {
-		why = append(why, fmt.Sprintf("%.0f %% of the probes are lost", loss))
-	}
-	if l.slow {
-		why = append(why, fmt.Sprintf("answers take %v", latency.Round(10*time.Millisecond)))
-	}
-	if l.hollow {
-		why = append(why, "it answers pings and nothing else")
-	}
-	if l.badWhy = strings.Join(why, ", "); l.own {
-		l.badWhy += ", by the house's own traffic"
 	}
 	if !l.bad() || l.own && !l.hollow {
 		l.badSince = time.Time{}
@@ -153,14 +163,35 @@ func (l *line) figure(m *Machine, now time.Time) {
 	}
 	if l.verdict == Up || l.verdict == Returning || l.verdict == Degraded {
 		switch v := l.standing(); {
+		case v == Degraded && l.verdict == Degraded:
 		case v == Degraded:
-			l.enter(m, now, v, l.badWhy)
+			l.enter(m, now, v, l.badWhy())
 		case l.verdict == Degraded && v == Returning:
 			l.enter(m, now, v, fmt.Sprintf("better again; to be good for %v", l.owes(m)))
 		case l.verdict == Degraded:
 			l.enter(m, now, v, "better again")
 		}
 	}
+}
+
+// badWhy says what is bad about the figures, as they are now.
+func (l *line) badWhy() string {
+	var why []string
+	if l.lossy {
+		why = append(why, fmt.Sprintf("%.0f %% of the probes are lost", l.loss()))
+	}
+	if l.slow {
+		latency, _ := l.latency()
+		why = append(why, fmt.Sprintf("answers take %v", latency.Round(10*time.Millisecond)))
+	}
+	if l.hollow {
+		why = append(why, "it answers pings and nothing else")
+	}
+	s := strings.Join(why, ", ")
+	if l.own {
+		s += ", by the house's own traffic"
+	}
+	return s
 }
 
 // isHollow says whether a line carries echoes and nothing else: every target that

@@ -23,7 +23,7 @@ func (l *line) reply(m *Machine, at time.Time, p *asked, rtt time.Duration) {
 	p.target.missed, p.target.last = 0, at
 	l.flight = slices.DeleteFunc(l.flight, func(q *asked) bool { return q == p })
 	if p.regular {
-		l.record(outcome{id: p.id, rtt: rtt})
+		l.record(p, outcome{rtt: rtt})
 		l.add(at, rtt)
 	}
 	if p.sent.Before(l.mark) || l.facts == hasNot || l.carrier.lost() {
@@ -102,7 +102,7 @@ func (l *line) overdue(now time.Time, p *asked) {
 		}
 	}
 	if p.regular && !p.target.deaf() {
-		l.record(outcome{id: p.id, lost: true})
+		l.record(p, outcome{lost: true})
 	}
 }
 

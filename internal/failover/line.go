@@ -34,6 +34,7 @@ type asked struct {
 	// figure. A burst's go because something was lost, and would distort it.
 	regular bool
 	trial   bool // to a deaf target: its loss says nothing
+	booked  bool // its outcome is in the history
 }
 
 type target struct {
@@ -196,7 +197,7 @@ func (l *line) goodAgain(m *Machine, at time.Time, why string) {
 	case Returning:
 		why += fmt.Sprintf("; to be good for %v", l.owes(m))
 	case Degraded:
-		why = l.badWhy
+		why = l.badWhy()
 	}
 	l.enter(m, at, v, why)
 	l.volley = false

@@ -10,10 +10,12 @@ import (
 // are readings of a monotonic clock. Those of Tick must not go back; what is told
 // in between may have happened before the last.
 type Machine struct {
-	cfg   Config
-	start time.Time
-	lines []*line // WANs in the file's order, IPv4 before IPv6
-	use   map[Family]*choice
+	cfg            Config
+	start          time.Time
+	lines          []*line // WANs in the file's order, IPv4 before IPv6
+	use4           choice
+	use6           choice
+	order4, order6 []*line // that may be used, best first; see reorder
 
 	person string // the WAN that a person chose; "" is none
 	spoken bool   // since the last Tick
@@ -21,8 +23,8 @@ type Machine struct {
 	now time.Time // of the last Tick
 
 	lastID  uint64
-	asked   map[uint64]*asked
-	ordered []*asked // by time, the answered ones too
+	asked   []*asked // by time and number, the answered ones too: each the last one's plus one
+	spare   []asked  // room for the next
 	changes []Change
 	next    time.Time // what the last Tick asked for
 }
@@ -43,10 +45,9 @@ const (
 
 // New makes a Machine. No line has an address yet, none is in use.
 func New(cfg Config, now time.Time) *Machine {
-	m := &Machine{start: now, asked: map[uint64]*asked{}, use: map[Family]*choice{}}
-	for _, f := range []Family{IPv4, IPv6} {
-		m.use[f] = &choice{since: now, why: "no line has an address yet"}
-	}
+	m := &Machine{start: now}
+	m.use4 = choice{since: now, why: "no line has an address yet"}
+	m.use6 = m.use4
 	m.Configure(now, cfg)
 	return m
 }
@@ -80,11 +81,39 @@ func (m *Machine) Configure(now time.Time, cfg Config) {
 			m.lines = append(m.lines, l)
 		}
 	}
-	for id, p := range m.asked {
-		if !slices.Contains(m.lines, p.line) {
-			delete(m.asked, id)
-		}
+	m.reorder()
+}
+
+// used is the choice of a family.
+func (m *Machine) used(f Family) *choice {
+	if f == IPv6 {
+		return &m.use6
 	}
+	return &m.use4
+}
+
+// find is the probe of a number, if it is waited for; else nil.
+func (m *Machine) find(id uint64) *asked {
+	if len(m.asked) == 0 || id < m.asked[0].id || id > m.lastID {
+		return nil
+	}
+	if p := m.asked[id-m.asked[0].id]; !p.answered && slices.Contains(m.lines, p.line) {
+		return p
+	}
+	return nil
+}
+
+// ask makes a probe.
+func (m *Machine) ask(l *line, t *target, now time.Time) *asked {
+	if len(m.spare) == 0 {
+		m.spare = make([]asked, 64)
+	}
+	p := &m.spare[0]
+	m.spare = m.spare[1:]
+	m.lastID++
+	*p = asked{id: m.lastID, line: l, target: t, ordered: now}
+	m.asked = append(m.asked, p)
+	return p
 }
 
 // setTargets keeps the record of targets that stay, and forgets what waits for
@@ -128,7 +157,7 @@ func (m *Machine) Adopt(now time.Time, a Adoption) {
 		case use != "" && l.id.WAN == use:
 			l.fresh, l.steady, l.volley = false, true, true
 			l.enter(m, now, Up, "was in use when weir started")
-			*m.use[l.id.Family] = choice{wan: use, since: now, why: "was in use when weir started"}
+			*m.used(l.id.Family) = choice{wan: use, since: now, why: "was in use when weir started"}
 			l.inUse = true
 		case slices.Contains(a.Down, l.id):
 			l.fresh = false
@@ -191,7 +220,7 @@ func (m *Machine) Line(now time.Time, id LineID, ready bool) {
 // Sent tells that a probe went out at the time at. Unknown numbers are ignored,
 // here and below.
 func (m *Machine) Sent(at time.Time, id uint64) {
-	if p := m.asked[id]; p != nil && p.sent.IsZero() {
+	if p := m.find(id); p != nil && p.sent.IsZero() {
 		p.sent = at
 		p.line.sent(m, p)
 	}
@@ -200,23 +229,22 @@ func (m *Machine) Sent(at time.Time, id uint64) {
 // Reply tells that a probe's answer arrived at the time at, rtt after it was
 // sent. A second answer to one probe is ignored.
 func (m *Machine) Reply(at time.Time, id uint64, rtt time.Duration) {
-	p := m.asked[id]
-	if p == nil || p.answered {
+	p := m.find(id)
+	if p == nil {
 		return
 	}
 	if p.sent.IsZero() {
 		m.Sent(at.Add(-rtt), id)
 	}
 	p.line.reply(m, at, p, rtt)
-	delete(m.asked, id)
 }
 
 // Error tells that a probe could not be sent, or that a router on the way
 // returned an ICMP error: why says so in words. It is a lost probe that need not
 // be waited for.
 func (m *Machine) Error(at time.Time, id uint64, why string) {
-	p := m.asked[id]
-	if p == nil || p.answered {
+	p := m.find(id)
+	if p == nil {
 		return
 	}
 	if p.sent.IsZero() {
@@ -231,8 +259,7 @@ func (m *Machine) Error(at time.Time, id uint64, why string) {
 // Void forgets the probes under way: the prober was started anew and will never
 // tell of them.
 func (m *Machine) Void(now time.Time) {
-	clear(m.asked)
-	m.ordered = nil
+	m.asked = nil
 	for _, l := range m.lines {
 		l.forget()
 		l.next, l.burst = now, now
@@ -260,22 +287,25 @@ func (m *Machine) Tick(now time.Time) Output {
 		}
 	}
 	m.now = now
-	for len(m.ordered) > 0 && now.Sub(m.ordered[0].ordered) > lateReply {
-		delete(m.asked, m.ordered[0].id)
-		m.ordered = m.ordered[1:]
+	for len(m.asked) > 0 && now.Sub(m.asked[0].ordered) > lateReply {
+		m.asked = m.asked[1:]
 	}
 	for _, l := range m.lines {
-		l.expire(m, now)
+		if l.verdict != Absent {
+			l.expire(m, now)
+		}
 	}
-	for _, f := range []Family{IPv4, IPv6} {
-		m.choose(now, f)
-	}
+	m.choose(now, IPv4)
+	m.choose(now, IPv6)
 	m.spoken = false
 	out := Output{Count: m.count(now)}
 	for _, l := range m.lines {
-		out.Probes = append(out.Probes, l.schedule(m, now)...)
+		out.Probes = l.schedule(m, now, out.Probes)
 	}
 	for _, l := range m.lines {
+		if l.verdict == Absent {
+			continue
+		}
 		if w := l.wake(m, now); !w.IsZero() && (out.Next.IsZero() || w.Before(out.Next)) {
 			out.Next = w
 		}

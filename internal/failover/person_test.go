@@ -81,15 +81,15 @@ func TestMeteredInUse(t *testing.T) {
 	cfg.WANs[0].Metered = true
 	w := start(cfg, 1)
 	w.run(10 * sec)
-	before := w.probes[fiber]
+	before := w.paths[fiber].probes
 	w.run(310 * sec)
-	if n := w.probes[fiber] - before; n > 11 {
+	if n := w.paths[fiber].probes - before; n > 11 {
 		t.Errorf("%d probes in five quiet minutes, want 10", n)
 	}
 	w.paths[fiber].load(w.now, 50, 3)
-	before, reads := w.probes[fiber], w.reads[fiber]
+	before, reads := w.paths[fiber].probes, w.reads[fiber]
 	w.run(610 * sec)
-	if n := w.probes[fiber] - before; n > 1 {
+	if n := w.paths[fiber].probes - before; n > 1 {
 		t.Errorf("%d probes in five minutes of traffic that is answered, want none", n)
 	}
 	if n := w.reads[fiber] - reads; n < 299 || n > 302 {
@@ -98,9 +98,9 @@ func TestMeteredInUse(t *testing.T) {
 	w.mustNotMove(t, 0)
 
 	w.paths[fiber].load(w.now, 50, 0) // one long download
-	before = w.probes[fiber]
+	before = w.paths[fiber].probes
 	w.run(910 * sec)
-	if n := w.probes[fiber] - before; n > 32 {
+	if n := w.paths[fiber].probes - before; n > 32 {
 		t.Errorf("%d probes in five minutes of a download, want one every 10 s", n)
 	}
 }

@@ -132,9 +132,9 @@ func TestInterruptionMovesNothing(t *testing.T) {
 func TestQuietLineIsCheap(t *testing.T) {
 	w := newWorld(twoWANs(), 1).up()
 	w.run(time.Minute)
-	probes, ticks, orders := w.probes[fiber]+w.probes[lte], w.ticks, w.orders
+	probes, ticks, orders := w.paths[fiber].probes+w.paths[lte].probes, w.ticks, w.orders
 	w.run(2 * time.Minute)
-	if n := w.probes[fiber] + w.probes[lte] - probes; n > 271 {
+	if n := w.paths[fiber].probes + w.paths[lte].probes - probes; n > 271 {
 		t.Errorf("%d probes in a minute, want 270", n)
 	}
 	if n := w.orders - orders; n > 241 {

@@ -13,9 +13,9 @@ func (m *Machine) interval(l *line) time.Duration {
 		return max(metered, every)
 	case l.metered && l.verdict == Returning:
 		return min(max(seldom, l.owes(m)/15), max(metered, seldom))
-	case l.metered && m.use[l.id.Family].wan == "":
+	case l.metered && m.used(l.id.Family).wan == "":
 		return max(every, time.Second)
-	case l.inUse, m.use[l.id.Family].wan == "":
+	case l.inUse, m.used(l.id.Family).wan == "":
 		return every
 	case l.verdict == Returning: // what fails for a second must not pass for good
 		return min(2*every, seldom)
@@ -27,7 +27,7 @@ func (m *Machine) interval(l *line) time.Duration {
 
 // comparing says whether a better line is looked for: the one in use loses too much.
 func (m *Machine) comparing(f Family) bool {
-	l := m.line(LineID{m.use[f].wan, f})
+	l := m.line(LineID{m.used(f).wan, f})
 	return l != nil && l.verdict == Degraded && (l.lossy || l.hollow)
 }
 
@@ -55,25 +55,24 @@ func (m *Machine) beat(due, now time.Time, every time.Duration) time.Time {
 	return due.Add(every)
 }
 
-// schedule orders the probes that are due.
-func (l *line) schedule(m *Machine, now time.Time) []Probe {
-	if !l.probing() || len(l.targets) == 0 {
-		return nil
+// schedule adds the line's probes that are due to out.
+func (l *line) schedule(m *Machine, now time.Time, out []Probe) []Probe {
+	switch {
+	case !l.probing() || len(l.targets) == 0:
+		return out
+	case l.verdict == Suspect && now.Before(l.burst):
+		return out
+	case l.verdict != Suspect && now.Add(early).Before(l.next):
+		return out
 	}
-	var out []Probe
 	send := func(t *target, regular, trial bool) {
 		l.lastAsked = now
-		m.lastID++
-		p := &asked{id: m.lastID, line: l, target: t, ordered: now, regular: regular, trial: trial}
-		m.asked[p.id] = p
-		m.ordered = append(m.ordered, p)
+		p := m.ask(l, t, now)
+		p.regular, p.trial = regular, trial
 		out = append(out, Probe{ID: p.id, Line: l.id, Target: t.Target})
 	}
 	allDeaf := l.allDeaf() // then their silence is all there is to go by
 	if l.verdict == Suspect {
-		if now.Before(l.burst) {
-			return nil
-		}
 		if l.volley {
 			for _, t := range l.targets {
 				send(t, false, t.deaf() && !allDeaf)
@@ -86,9 +85,6 @@ func (l *line) schedule(m *Machine, now time.Time) []Probe {
 		}
 		l.burst = now.Add(m.burstGap(l))
 		return out
-	}
-	if now.Add(early).Before(l.next) {
-		return nil
 	}
 	l.next = m.beat(l.next, now, m.interval(l))
 	if l.volley || l.verdict == Untried {
@@ -167,16 +163,17 @@ func (l *line) wake(m *Machine, now time.Time) time.Time {
 	if !ok {
 		return at
 	}
-	settle, _ := l.enough(m, now)
 	switch l.verdict {
 	case Up, Degraded, Returning:
 		judge(since.Add(l.rtt.timeout(m.cfg.Timeout)))
 	case Suspect:
+		settle, _ := l.enough(m, now)
 		judge(since.Add(settle / 2)) // the alarm
 		judge(since.Add(settle))
 		judge(since.Add(excuses))
 		judge(l.packetAt.Add(l.base()))
 	case Untried:
+		settle, _ := l.enough(m, now)
 		judge(since.Add(settle))
 	}
 	return at

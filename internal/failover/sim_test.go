@@ -4,6 +4,7 @@ import (
 	"container/heap"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 )
@@ -40,6 +41,25 @@ type path struct {
 	heldUp           bool    // the uplink is dead: what comes back answers nothing new
 	counts           [2]float64
 	counted          time.Time
+
+	id     LineID // filled in when it is counted
+	probes int    // that were ordered
+}
+
+// carries says whether a probe of a time comes back, and after how long.
+func (p *path) carries(r *rand.Rand, at time.Time, t Target) (back bool, rtt time.Duration) {
+	if p.cut || p.heldUp || p.dead[t] || p.only != nil && !p.only[t.Kind] || p.loss > 0 && r.Float64() < p.loss {
+		return false, 0
+	}
+	if p.limit > 0 {
+		if last, is := p.limited[t]; is {
+			if at.Sub(last) < p.limit {
+				return false, 0
+			}
+			p.limited[t] = at
+		}
+	}
+	return true, p.rtt(r, at)
 }
 
 // count advances the line's counters to a time.
@@ -90,6 +110,35 @@ func (e events) Swap(i, j int) { e[i], e[j] = e[j], e[i] }
 func (e *events) Push(x any)   { *e = append(*e, x.(event)) }
 func (e *events) Pop() any     { x := (*e)[len(*e)-1]; *e = (*e)[:len(*e)-1]; return x }
 
+// note is what the machine is about to be told: there are a thousand million of
+// them in a day of a thousand houses, so they are plain values, told apart by what.
+type note struct {
+	at   time.Time // when it is told
+	of   time.Time // when it happened, if not then
+	what uint8
+	id   uint64
+	path *path
+	rtt  time.Duration
+	c    Counts
+}
+
+const (
+	wasSent uint8 = iota
+	wasAnswered
+	wasRefused
+	wasRead
+)
+
+// notes are in the order in which they are told. There are few at a time.
+type notes []note
+
+func (q *notes) add(n note) {
+	*q = append(*q, n)
+	for i := len(*q) - 1; i > 0 && n.at.Before((*q)[i-1].at); i-- {
+		(*q)[i], (*q)[i-1] = (*q)[i-1], n
+	}
+}
+
 type stamped struct {
 	at time.Duration // since the epoch
 	Change
@@ -101,20 +150,26 @@ type world struct {
 	r      *rand.Rand
 	now    time.Time
 	paths  map[LineID]*path
-	queue  events
+	queue  events // of the script
 	seq    int
+	notes  notes
+	told   int       // of notes, from the start
 	tick   time.Time // when the machine asked to be called; zero: never
 	log    []stamped
-	probes map[LineID]int
 	before func() // called when time has gone on, before anything happens
+	after  func() // called when the machine has judged
 	mute   bool   // the prober is dead: orders vanish
 	ticks  int
 	orders int            // ticks that ordered probes
 	reads  map[LineID]int // of counters
 }
 
+// tellsAfter is when the prober tells of a sending, if no reply came before
+// (package probe).
+const tellsAfter = 40 * time.Millisecond
+
 func newWorld(cfg Config, seed uint64) *world {
-	w := &world{m: New(cfg, epoch), r: rand.New(rand.NewPCG(seed, 87)), now: epoch, paths: map[LineID]*path{}, probes: map[LineID]int{}, reads: map[LineID]int{}}
+	w := &world{m: New(cfg, epoch), r: rand.New(rand.NewPCG(seed, 87)), now: epoch, paths: map[LineID]*path{}, reads: map[LineID]int{}}
 	for _, id := range []LineID{fiber, lte} {
 		w.paths[id] = &path{rtt: fixed(20 * time.Millisecond)}
 	}
@@ -150,44 +205,58 @@ func (w *world) step() {
 	for _, id := range out.Count {
 		w.reads[id]++
 		at := w.now.Add(300 * time.Microsecond)
-		c := w.paths[id].count(at)
-		w.push(at.Add(time.Millisecond), func() { w.m.Traffic(at, id, c) })
+		path := w.paths[id]
+		path.id = id
+		w.notes.add(note{at: at.Add(time.Millisecond), of: at, what: wasRead, path: path, c: path.count(at)})
 	}
 	for _, p := range out.Probes {
-		w.probes[p.Line]++
+		path := w.paths[p.Line]
+		path.probes++
 		if !w.mute {
-			w.send(p)
+			w.send(p, path)
 		}
+	}
+	if w.after != nil {
+		w.after()
 	}
 }
 
-func (w *world) send(p Probe) {
-	path := w.paths[p.Line]
+// send has a probe go out 200 us after it was ordered.
+func (w *world) send(p Probe, path *path) {
 	sent := w.now.Add(200 * time.Microsecond)
-	// The prober tells of a sending only if no reply came soon (package probe).
-	w.push(sent.Add(40*time.Millisecond), func() { w.m.Sent(sent, p.ID) })
-	w.push(sent, func() {
-		if path.refuse != "" {
-			w.m.Error(sent, p.ID, path.refuse)
+	n := note{at: sent, of: sent, id: p.ID, path: path}
+	if path.refuse != "" {
+		n.what = wasRefused
+		w.notes.add(n)
+		return
+	}
+	if back, rtt := path.carries(w.r, sent, p.Target); back {
+		n.at, n.of, n.what, n.rtt = sent.Add(rtt), sent.Add(rtt), wasAnswered, rtt
+		w.notes.add(n)
+		if rtt < tellsAfter {
 			return
 		}
-		if path.cut || path.heldUp || path.dead[p.Target] || path.only != nil && !path.only[p.Target.Kind] || w.r.Float64() < path.loss {
-			return
+	}
+	n.at, n.of, n.what = sent.Add(tellsAfter), sent, wasSent
+	w.notes.add(n)
+}
+
+// tell passes a note to the machine; false: nothing came.
+func (w *world) tell(n note) bool {
+	switch n.what {
+	case wasSent:
+		w.m.Sent(n.of, n.id)
+	case wasRefused:
+		w.m.Error(n.of, n.id, n.path.refuse)
+	case wasRead:
+		w.m.Traffic(n.of, n.path.id, n.c)
+	case wasAnswered:
+		if n.path.cut {
+			return false
 		}
-		if last, is := path.limited[p.Target]; is && path.limit > 0 {
-			if sent.Sub(last) < path.limit {
-				return
-			}
-			path.limited[p.Target] = sent
-		}
-		rtt := path.rtt(w.r, sent)
-		back := sent.Add(rtt)
-		w.push(back, func() {
-			if !path.cut {
-				w.m.Reply(back, p.ID, rtt)
-			}
-		})
-	})
+		w.m.Reply(n.of, n.id, n.rtt)
+	}
+	return true
 }
 
 // run goes on until d after the epoch.
@@ -198,25 +267,39 @@ func (w *world) run(d time.Duration) {
 		if !w.tick.IsZero() && w.tick.Before(next) {
 			next = w.tick
 		}
-		if len(w.queue) > 0 && !w.queue[0].at.After(next) {
-			e := heap.Pop(&w.queue).(event)
-			w.now = e.at
-			if w.before != nil {
-				w.before()
+		script := len(w.queue) > 0 && !w.queue[0].at.After(next)
+		if script {
+			next = w.queue[0].at
+		}
+		if w.told < len(w.notes) && !w.notes[w.told].at.After(next) {
+			n := w.notes[w.told]
+			if w.told++; w.told == 64 {
+				w.notes, w.told = slices.Delete(w.notes, 0, w.told), 0
 			}
-			e.do()
-			w.step()
+			w.now = n.at
+			w.pass()
+			if w.tell(n) {
+				w.step()
+			}
 			continue
 		}
 		w.now = next
-		if w.before != nil {
-			w.before()
-		}
-		if next.Equal(end) {
+		w.pass()
+		if script {
+			heap.Pop(&w.queue).(event).do()
 			w.step()
-			return
+			continue
 		}
 		w.step()
+		if next.Equal(end) {
+			return
+		}
+	}
+}
+
+func (w *world) pass() {
+	if w.before != nil {
+		w.before()
 	}
 }
 
@@ -283,7 +366,7 @@ const (
 	sec = time.Second
 )
 
-func (w *world) used() string { return w.m.Status().Use4.WAN }
+func (w *world) used() string { return w.m.use4.wan }
 
 func (w *world) mustUse(t *testing.T, wan string) {
 	t.Helper()

@@ -12,14 +12,16 @@ const firstSeed = 1 << 20
 // could have been used, and how many faults there were.
 type ledger struct {
 	w      *world
+	fiber  *path
+	lte    *path
 	since  time.Time
 	unused time.Duration // one worked, and none that did was in use
 	faults int
 }
 
 func (g *ledger) book() {
-	if some := !g.w.paths[fiber].cut || !g.w.paths[lte].cut; some {
-		if use := g.w.used(); use == "" || g.w.paths[LineID{use, IPv4}].cut {
+	if !g.fiber.cut || !g.lte.cut {
+		if use := g.w.used(); use == "" || use == "fiber" && g.fiber.cut || use == "lte" && g.lte.cut {
 			g.unused += g.w.now.Sub(g.since)
 		}
 	}
@@ -51,7 +53,7 @@ func TestAnHourOfFlapping(t *testing.T) {
 	for n := range houses {
 		for _, both := range []bool{false, true} {
 			w := start(calm(), firstSeed+n)
-			g := &ledger{w: w, since: w.now}
+			g := &ledger{w: w, fiber: w.paths[fiber], lte: w.paths[lte], since: w.now}
 			span := func(lo, hi time.Duration) time.Duration { return lo + time.Duration(w.r.Int64N(int64(hi-lo))) }
 			w.paths[fiber].rtt = uniform(5*ms, 100*ms)
 			at := span(5*sec, 60*sec)

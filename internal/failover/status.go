@@ -64,6 +64,9 @@ func (m *Machine) Status() Status {
 			Up: l.verdict.Works() || l.held, Loss: l.loss(), Probes: len(l.history),
 			RTT: l.rtt.srtt, Deviation: l.rtt.rttvar, LastReply: l.lastReply,
 		}
+		if l.verdict == Degraded {
+			v.Why = l.badWhy()
+		}
 		v.Latency, _ = l.latency()
 		v.Relapses = max(l.failures-1, 0)
 		v.NextHoldDown = l.nextHoldDown(m, m.now)
@@ -84,6 +87,6 @@ func (m *Machine) Status() Status {
 }
 
 func (m *Machine) choice(f Family) Choice {
-	c := m.use[f]
+	c := m.used(f)
 	return Choice{WAN: c.wan, Since: c.since, Why: c.why}
 }

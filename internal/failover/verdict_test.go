@@ -90,9 +90,9 @@ func TestDeadTargetFellsNothing(t *testing.T) {
 	if len(l.Deaf) != 1 || l.Deaf[0] != targets[0] {
 		t.Errorf("deaf: %v, want %v", l.Deaf, targets[0])
 	}
-	before, changes := w.probes[fiber], len(w.log)
+	before, changes := w.paths[fiber].probes, len(w.log)
 	w.run(180 * sec)
-	if n := w.probes[fiber] - before; n > 4*60+5 {
+	if n := w.paths[fiber].probes - before; n > 4*60+5 {
 		t.Errorf("%d probes in a minute, want some 240: the dead target sets off bursts", n)
 	}
 	if len(w.log) != changes || w.line(fiber).Loss > 0 {
@@ -200,9 +200,9 @@ func TestOurOwnFaultFellsNothing(t *testing.T) {
 	w := newWorld(twoWANs(), 1).up()
 	w.at(10*sec, func() { w.mute = true })
 	probes := 0
-	w.at(20*sec+100*ms, func() { probes = w.probes[fiber] + w.probes[lte]; w.mute = false; w.m.Void(w.now) })
+	w.at(20*sec+100*ms, func() { probes = w.paths[fiber].probes + w.paths[lte].probes; w.mute = false; w.m.Void(w.now) })
 	w.run(20*sec + 101*ms)
-	if n := w.probes[fiber] + w.probes[lte] - probes; n != 2 {
+	if n := w.paths[fiber].probes + w.paths[lte].probes - probes; n != 2 {
 		t.Errorf("%d probes with the new prober, want one for each line at once", n)
 	}
 	w.run(30 * sec)
