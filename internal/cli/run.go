@@ -5,6 +5,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"runtime"
 
 	"github.com/spf13/cobra"
 
@@ -46,6 +47,9 @@ applied stays in force. If FILE is wrong, what was in force last stays, and the 
 			if err != nil {
 				return err
 			}
+			// The daemon is one loop, and its heavy work is in its children and the kernel. On
+			// one processor nobody is woken, twenty times a second, to look for work: see bare.
+			runtime.GOMAXPROCS(1)
 			err = gateway.Run(c.Context(), gateway.Options{
 				From: from, Files: files, StateDir: d.state, RuntimeDir: d.runtime, Version: theVersion(),
 				Session: session(), CutMeOff: cut, Log: log,

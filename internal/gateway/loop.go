@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"weir/internal/api"
+	"weir/internal/bare"
 	"weir/internal/config"
 	"weir/internal/dhcpd"
 	"weir/internal/failover"
@@ -160,18 +161,22 @@ func (d *daemon) loop(ctx context.Context) error {
 	}
 	d.stored = make(chan struct{})
 	go d.storeItems()
-	carrier := time.NewTicker(carrierEvery)
-	defer carrier.Stop()
-	wake := time.NewTimer(0)
-	defer wake.Stop()
-	d.machine = failover.New(failoverConfig(d.cfg), time.Now())
-	d.machine.Use(time.Now(), d.chosen.WAN)
+	wake, err := bare.NewAlarm()
+	if err != nil {
+		return err
+	}
+	defer wake.Close()
+	// The machine asks for probes at round times of its clock, which begins here:
+	// so they are times at which carriers are polled.
+	begin := time.Now()
+	poll := begin
+	d.machine = failover.New(failoverConfig(d.cfg), begin)
+	d.machine.Use(begin, d.chosen.WAN)
 	d.wantTurn(0)
 	d.log.Info("weir starts", "version", d.o.Version, "gateway", d.cfg.Gateway.Name, "file", d.force.Current.From)
 	for !d.ended {
-		wake.Stop()
-		if at := earlier(earlier(d.dirty, d.nextTick), earlier(d.nextEnd, d.world.nextWait())); !at.IsZero() {
-			wake.Reset(time.Until(at))
+		if err := wake.Set(earlier(earlier(earlier(d.dirty, d.nextTick), earlier(d.nextEnd, d.world.nextWait())), poll)); err != nil {
+			return err
 		}
 		select {
 		case <-ctx.Done():
@@ -188,9 +193,11 @@ func (d *daemon) loop(ctx context.Context) error {
 			d.drain()
 		case e := <-d.left:
 			d.flowsEnded(time.Now(), e)
-		case <-carrier.C:
-			d.pollCarrier()
 		case <-wake.C:
+		}
+		if now := time.Now(); !now.Before(poll) {
+			d.pollCarrier()
+			poll = begin.Add((now.Sub(begin)/carrierEvery + 1) * carrierEvery)
 		}
 		if d.ended {
 			break // no turn that is wanted may build again what was taken apart

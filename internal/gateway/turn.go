@@ -54,7 +54,8 @@ func (d *daemon) plan(ctx context.Context) (plan.Plan, plan.Actual, error) {
 		d.world = d.world.resume(now, d.cfg, actual)
 	}
 	d.world = d.world.observe(d.cfg, want, actual)
-	d.judge(now)
+	d.pollCarrier() // a big house takes a while to be read: a line lost meanwhile need not wait for the next turn
+	d.judge(time.Now())
 	d.dirty = time.Time{} // what judging wants is in this turn
 	return plan.Diff(actual, desired.Build(d.cfg, d.world.state(d.cfg))), actual, nil
 }

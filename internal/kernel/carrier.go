@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"weir/internal/bare"
 	"weir/internal/netns"
 )
 
@@ -128,14 +129,11 @@ func (cs *carriers) ask(fd int, link string) (Carrier, error) {
 	req = append(req, attr(unix.IFLA_EXT_MASK, native.AppendUint32(nil, extSkipStats))...)
 	req = append(req, attr(unix.IFLA_IFNAME, append([]byte(link), 0))...)
 	native.PutUint32(req, uint32(len(req)))
-	if err := unix.Sendto(fd, req, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+	if _, err := bare.Write(fd, req); err != nil { // to the kernel, as nobody else is named
 		return Carrier{}, fmt.Errorf("ask the kernel: %w", err)
 	}
 	for {
-		n, _, err := unix.Recvfrom(fd, cs.buf[:cap(cs.buf)], unix.MSG_DONTWAIT|unix.MSG_TRUNC)
-		if errors.Is(err, unix.EINTR) {
-			continue
-		}
+		n, err := bare.Recv(fd, cs.buf[:cap(cs.buf)], unix.MSG_TRUNC)
 		if err != nil {
 			return Carrier{}, fmt.Errorf("read the kernel's answer: %w", err)
 		}

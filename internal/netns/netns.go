@@ -19,6 +19,8 @@ import (
 	"runtime"
 
 	"golang.org/x/sys/unix"
+
+	"weir/internal/bare"
 )
 
 // Dir is where named namespaces are mounted.
@@ -216,8 +218,8 @@ func Identify(name string) (ID, error) {
 
 // Is says whether name is the namespace with that ID, at the price of one system call.
 func Is(name string, id ID) bool {
-	var st unix.Stat_t
-	return unix.Stat(Path(name), &st) == nil && ID{Dev: uint64(st.Dev), Ino: st.Ino} == id //nolint:unconvert // its type differs between processors
+	st, err := bare.Stat(Path(name), unix.STATX_INO)
+	return err == nil && ID{Dev: unix.Mkdev(st.Dev_major, st.Dev_minor), Ino: st.Ino} == id
 }
 
 // Attach gives the namespace that f is open on the name name, as after Delete
