@@ -39,7 +39,7 @@ type WAN struct {
 	Metered bool
 
 	Target4, Target6 []Target      // nil: the Config's
-	Every            time.Duration // 0: the Config's
+	Every, Timeout   time.Duration // 0: the Config's
 }
 
 // Counts are readings of a line's counters, which only grow; one that is smaller

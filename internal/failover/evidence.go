@@ -123,7 +123,7 @@ func (l *line) excused(now time.Time, silence time.Duration) bool {
 // enough is the silence that fells the line, if at least as many probes had their
 // time: less than usual if round trips are long, but dense traffic stopped too.
 func (l *line) enough(m *Machine, now time.Time) (silence time.Duration, probes int) {
-	silence, probes = l.rtt.settle(l.base(), m.cfg.Timeout), evidence
+	silence, probes = l.rtt.settle(l.base(), l.timeout), evidence
 	if l.busy(now) && now.Sub(l.busyUntil) >= l.base() && now.Sub(l.packetAt) >= l.base() {
 		return min(silence, l.base()), min(probes, 3)
 	}
@@ -142,7 +142,7 @@ func (m *Machine) countEvery(l *line) time.Duration {
 		return 0
 	case l.metered:
 		return countMetered
-	case l.slow || l.lossy || l.rtt.settle(l.base(), m.cfg.Timeout) > l.base():
+	case l.slow || l.lossy || l.rtt.settle(l.base(), l.timeout) > l.base():
 		return countSlow
 	}
 	return 0

@@ -9,7 +9,7 @@ import (
 
 // sent takes the prober's word that a probe went out.
 func (l *line) sent(m *Machine, p *asked) {
-	p.deadline = p.sent.Add(l.rtt.timeout(m.cfg.Timeout))
+	p.deadline = p.sent.Add(l.rtt.timeout(l.timeout))
 	l.flight = append(l.flight, p)
 	if !p.trial && !p.sent.Before(l.mark) && p.sent.After(l.lastSent) && l.verdict != Down && l.verdict != Absent {
 		l.waiting = append(l.waiting, p)
@@ -51,7 +51,7 @@ func (l *line) heard(m *Machine, at time.Time) {
 		l.goodSince = at
 		l.goodAgain(m, at, "answers again")
 	case l.verdict == Suspect:
-		if !l.steady && at.Sub(l.since) > l.rtt.timeout(m.cfg.Timeout) {
+		if !l.steady && at.Sub(l.since) > l.rtt.timeout(l.timeout) {
 			l.goodSince = at // more was lost than a probe
 		}
 		l.goodAgain(m, at, "answers again")
@@ -83,7 +83,7 @@ func (l *line) expire(m *Machine, now time.Time) {
 	silence := now.Sub(since)
 	switch l.verdict {
 	case Up, Degraded, Returning:
-		if silence >= l.rtt.timeout(m.cfg.Timeout) || l.lastError != "" {
+		if silence >= l.rtt.timeout(l.timeout) || l.lastError != "" {
 			l.suspect(m, now, l.unanswered())
 		}
 	case Untried, Suspect:

@@ -67,6 +67,7 @@ type line struct {
 	id      LineID
 	metered bool
 	every   time.Duration // between two probes while it is in use
+	timeout time.Duration // of a probe; 0: from measured round trips
 	inUse   bool
 
 	facts   facts

@@ -76,7 +76,7 @@ func (m *Machine) Configure(now time.Time, cfg Config) {
 			if own == nil {
 				own = all
 			}
-			l.every = cmp.Or(w.Every, cfg.Every)
+			l.every, l.timeout = cmp.Or(w.Every, cfg.Every), cmp.Or(w.Timeout, cfg.Timeout)
 			l.setTargets(own)
 			m.lines = append(m.lines, l)
 		}

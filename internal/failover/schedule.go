@@ -34,7 +34,7 @@ func (m *Machine) comparing(f Family) bool {
 // burstGap is the time between two probes of a burst: about burstProbes of them
 // between the time-out that sets it off and the verdict.
 func (m *Machine) burstGap(l *line) time.Duration {
-	return max(burstGap, (l.rtt.settle(l.base(), m.cfg.Timeout)-l.rtt.timeout(m.cfg.Timeout))/burstProbes)
+	return max(burstGap, (l.rtt.settle(l.base(), l.timeout)-l.rtt.timeout(l.timeout))/burstProbes)
 }
 
 // early is by how much a probe may go before its time, if the machine is called
@@ -165,7 +165,7 @@ func (l *line) wake(m *Machine, now time.Time) time.Time {
 	}
 	switch l.verdict {
 	case Up, Degraded, Returning:
-		judge(since.Add(l.rtt.timeout(m.cfg.Timeout)))
+		judge(since.Add(l.rtt.timeout(l.timeout)))
 	case Suspect:
 		settle, _ := l.enough(m, now)
 		judge(since.Add(settle / 2)) // the alarm

@@ -18,6 +18,7 @@ func TestTargetText(t *testing.T) {
 		{Target{Kind: DNS, Addr: netip.MustParseAddr("192.0.2.1"), Port: 53, Name: "example.org"}, "dns://192.0.2.1/example.org"},
 		{Target{Kind: DNS, Addr: netip.MustParseAddr("2001:db8::1"), Port: 5353, Name: "example.org"}, "dns://[2001:db8::1]:5353/example.org"},
 		{Target{Kind: DNS, Addr: netip.MustParseAddr("2001:db8::1"), Name: "example.org"}, "dns://[2001:db8::1]/example.org"},
+		{Target{Kind: DNS, Addr: netip.MustParseAddr("2001:db8::1")}, "dns://[2001:db8::1]"},
 	} {
 		if got := c.target.String(); got != c.want {
 			t.Errorf("%+v: %q, want %q", c.target, got, c.want)
