@@ -138,7 +138,7 @@ func (d *daemon) sendProbes() {
 	}
 	orders := make([]probe.Order, len(d.probes))
 	for i, o := range d.probes {
-		orders[i] = probe.Order{ID: o.ID, WAN: o.Line.WAN, Target: o.Target.Addr}
+		orders[i] = order(o)
 	}
 	d.probes = d.probes[:0]
 	if d.prober == nil {
@@ -152,6 +152,19 @@ func (d *daemon) sendProbes() {
 		d.prober.hang = hang{} // its successor has its own time
 		d.prober.child.End(fmt.Errorf("it hung: none of the probes of the last %v was sent", hangAfter))
 	}
+}
+
+// order is a probe as the child takes it.
+func order(p failover.Probe) probe.Order {
+	t := p.Target
+	o := probe.Order{ID: p.ID, WAN: p.Line.WAN, Target: t.Addr, Port: t.Port, Name: t.Name}
+	switch t.Kind {
+	case failover.TCP:
+		o.Way = probe.TCP
+	case failover.DNS:
+		o.Way = probe.DNS
+	}
+	return o
 }
 
 // A prober that hangs would leave every verdict as it is. Its orders tell of it

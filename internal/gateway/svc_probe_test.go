@@ -1,8 +1,12 @@
 package gateway
 
 import (
+	"net/netip"
 	"testing"
 	"time"
+
+	"weir/internal/failover"
+	"weir/internal/probe"
 )
 
 // A prober hangs when orders go on and nothing is heard of it; not when there
@@ -34,6 +38,24 @@ func TestHang(t *testing.T) {
 		}
 		if got != c.want {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		}
+	}
+}
+
+func TestOrderIsTheProbes(t *testing.T) {
+	line := failover.LineID{WAN: "fiber", Family: failover.IPv4}
+	addr := netip.MustParseAddr("192.0.2.1")
+	for _, c := range []struct {
+		target failover.Target
+		want   probe.Order
+	}{
+		{failover.Target{Kind: failover.Echo, Addr: addr}, probe.Order{Way: probe.Echo}},
+		{failover.Target{Kind: failover.TCP, Addr: addr, Port: 443}, probe.Order{Way: probe.TCP, Port: 443}},
+		{failover.Target{Kind: failover.DNS, Addr: addr, Port: 53, Name: "name.example"}, probe.Order{Way: probe.DNS, Port: 53, Name: "name.example"}},
+	} {
+		c.want.ID, c.want.WAN, c.want.Target = 7, "fiber", addr
+		if got := order(failover.Probe{ID: 7, Line: line, Target: c.target}); got != c.want {
+			t.Errorf("%v: %+v, want %+v", c.target, got, c.want)
 		}
 	}
 }

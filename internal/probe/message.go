@@ -14,7 +14,7 @@ type Message struct {
 	Probes []Order `json:"probes,omitempty"`
 }
 
-// Config names the lines. Sockets come with it as files in the order of Lines,
+// Config names the lines. Sockets for echo requests come with it as files in the order of Lines,
 // made by Open. A line that is not in it any more is closed; one that was there
 // with the same ID goes on waiting for its replies on the new socket.
 type Config struct {
@@ -38,11 +38,24 @@ type key struct {
 	ipv6 bool
 }
 
-// Order is one echo request to send. Its line is the WAN's of the target's family.
+// Way is how a target is asked.
+type Way string
+
+// The ways; the zero value is an echo request.
+const (
+	Echo Way = ""
+	TCP  Way = "tcp" // a handshake, broken off once it is answered
+	DNS  Way = "dns" // a question over UDP
+)
+
+// Order is one probe to send. Its line is the WAN's of the target's family.
 type Order struct {
 	ID     uint64     `json:"id"` // names it in Events
 	WAN    string     `json:"wan"`
 	Target netip.Addr `json:"target"`
+	Way    Way        `json:"way,omitempty"`
+	Port   uint16     `json:"port,omitempty"` // TCP and DNS
+	Name   string     `json:"name,omitempty"` // DNS: what is asked for; "" is the root
 }
 
 // Report is what the child sends.
@@ -58,7 +71,7 @@ const (
 	_      Kind = iota
 	Sent        // it was given to the kernel; told 40 ms later, and not at all if a Reply came by then
 	Reply       // its reply came
-	Failed      // it could not be sent, or an ICMP error came back
+	Failed      // it could not be sent, an ICMP error came back, or a DNS server said SERVFAIL
 )
 
 // Event is something that happened to a probe.

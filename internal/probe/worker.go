@@ -24,6 +24,7 @@ var Worker = worker.Kind{Name: "probe", Run: run}
 type prober struct {
 	log     *slog.Logger
 	engine  *engine
+	asker   *asker
 	sockets map[key]*socket
 	events  chan Event
 	broken  chan error // why a socket's reading ended, if not by closing it
@@ -40,6 +41,8 @@ func run(ctx context.Context, c *worker.Conn, log *slog.Logger) error {
 		log: log, engine: newEngine(rand.Reader), sockets: map[key]*socket{},
 		events: make(chan Event, 256), broken: make(chan error, 1),
 	}
+	p.asker = newAsker(p.tell)
+	defer p.asker.keep(nil)
 	told := make(chan error, 1)
 	go func() { told <- p.listen(ctx, c) }()
 	var r Report
@@ -143,6 +146,7 @@ func (p *prober) configure(ctx context.Context, cfg Config, files []*os.File) er
 		p.sockets[l.key()] = s
 		go p.read(ctx, l.key(), s)
 	}
+	p.asker.keep(cfg.Lines)
 	// The new sockets are open: no reply falls between.
 	for _, s := range old {
 		_ = s.file.Close() // nothing is lost with it
@@ -154,7 +158,15 @@ func (p *prober) configure(ctx context.Context, cfg Config, files []*os.File) er
 func (p *prober) send(ctx context.Context, o Order) {
 	k := key{o.WAN, o.Target.Is6()}
 	ev := Event{ID: o.ID, Kind: Sent}
-	err := p.write(k, o, &ev)
+	var err error
+	switch {
+	case o.Way == Echo:
+		err = p.write(k, o, &ev)
+	case p.sockets[k] == nil:
+		err = errNoSocket
+	default:
+		ev.At, err = p.asker.ask(ctx, k, o)
+	}
 	if err != nil {
 		ev.Kind, ev.Why = Failed, err.Error()
 		ev.At = monotonic()
