@@ -108,7 +108,23 @@ wan "fiber" {
     # Later: delegate.
   }
 
-  # Later: on, weight, modem, pppoe { }, shape { }, probe { }, wireguard { }.
+  # How this line is tried, where it needs something else than the others.
+  probe {
+    # Who is asked, as in failover's probe.
+    # Target; one or a list. Unsaid: a family without a target has those of failover's probe.
+    # Source: as there.
+    # target = ["tcp://198.51.100.7:443", "dns://192.0.2.53/name.example"]
+
+    # The time between two probes while the line is in use.
+    # Time, 50ms to 1m. Unsaid: as failover's probe.
+    # every = "1s"
+
+    # How long an answer is waited for.
+    # Time, 10ms to 10s. Unsaid: as failover's probe. Source: RFC 6298.
+    # timeout = "2s"
+  }
+
+  # Later: on, weight, modem, pppoe { }, shape { }, wireguard { }.
 }
 
 # Which line is used, and how lines are tried.
@@ -124,9 +140,13 @@ failover {
 
   # How lines are tried.
   probe {
-    # Who is asked. Any one that answers shows that the line works; a family without a target has
-    # its defaults.
-    # Address; one or a list. Unsaid: these. Source: ICMP echo, RFC 792, 4443.
+    # Who is asked, and how: an address for an echo, tcp://ADDRESS:PORT for a connection, which is
+    # closed at once (accepted or refused: both are answers), dns://ADDRESS/NAME for a question over
+    # UDP (without /NAME for the root; any response is an answer but SERVFAIL). Any one that answers
+    # shows that the line works. New connections leave a line that answers echoes alone, if another
+    # line answers the rest. A family without a target has its defaults.
+    # Target; one or a list. Unsaid: these. Source: ICMP echo, RFC 792, 4443; TCP, RFC 9293; DNS,
+    # RFC 1035.
     target = ["1.1.1.1", "8.8.8.8", "9.9.9.9", "2606:4700:4700::1111", "2001:4860:4860::8888", "2620:fe::fe"]
 
     # The line in use, one target in turn; a line in reserve is tried an eighth as often, a metered

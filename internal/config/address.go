@@ -154,27 +154,6 @@ func (c *checker) ipRange(k *key, s string, at hcl.Range) (any, bool) {
 	return Range{a, b}, true
 }
 
-func (c *checker) target(k *key, s string, at hcl.Range) (any, bool) {
-	for _, scheme := range []string{"tcp://", "dns://", "https://"} {
-		if strings.HasPrefix(s, scheme) {
-			c.later(at, "a "+scheme+" target")
-			return nil, false
-		}
-	}
-	a, ok := addr(s)
-	if !ok {
-		detail := "Echo requests go to an address: a name would need the line that is being tried."
-		if p, err := netip.ParsePrefix(s); err == nil {
-			detail = fmt.Sprintf("Without the length: %q", p.Addr())
-		}
-		return c.wrong(k, at, strconv.Quote(s), detail)
-	}
-	if why := unfit(a); why != "" {
-		return c.wrong(k, at, a.String(), fmt.Sprintf("It is %s; nobody out there would answer.", why))
-	}
-	return a, true
-}
-
 func (c *checker) server(k *key, s string, at hcl.Range) (any, bool) {
 	rest, tls := strings.CutPrefix(s, "tls://")
 	host, name, hasName := strings.Cut(rest, "#")

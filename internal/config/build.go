@@ -66,6 +66,9 @@ func (c *checker) build(root *node) *Config {
 		h.Routes = append(h.Routes, h.route(n))
 	}
 	h.Failover = h.failover(root.child("failover"))
+	for i, n := range h.wans {
+		h.WANs[i].Probe = probe(n.child("probe"), h.Failover.Probe)
+	}
 	dns := root.child("dns")
 	h.DNS = DNS{Engine: one[string](dns, "engine"), Upstream: list[Server](dns, "upstream")}
 	h.API = API{Group: one[string](root.child("api"), "group")}
@@ -342,22 +345,32 @@ func (h *house) failover(n *node) Failover {
 	g := n.child("degraded")
 	f.Degraded = Degraded{Loss: one[int](g, "loss"), Latency: one[time.Duration](g, "latency")}
 	p := n.child("probe")
-	f.Probe = Probe{Every: one[time.Duration](p, "every"), Timeout: one[time.Duration](p, "timeout")}
-	for _, n := range []*node{p, {def: p.def}} { // the file's, then the defaults for a family it leaves out
-		var t4, t6 []netip.Addr
-		for _, a := range list[netip.Addr](n, "target") {
-			if a.Is4() {
-				t4 = append(t4, a)
-			} else {
-				t6 = append(t6, a)
-			}
-		}
-		if len(f.Probe.Target4) == 0 {
-			f.Probe.Target4 = t4
-		}
-		if len(f.Probe.Target6) == 0 {
-			f.Probe.Target6 = t6
+	f.Probe = probe(p, probe(&node{def: p.def}, Probe{}))
+	return f
+}
+
+// probe is what a probe block says, and what else says where it says nothing.
+func probe(n *node, unsaid Probe) Probe {
+	p := unsaid
+	if n.said("every") != nil || p.Every == 0 {
+		p.Every = one[time.Duration](n, "every")
+	}
+	if n.said("timeout") != nil {
+		p.Timeout = one[time.Duration](n, "timeout")
+	}
+	var t4, t6 []Target
+	for _, t := range list[Target](n, "target") {
+		if t.Addr.Is4() {
+			t4 = append(t4, t)
+		} else {
+			t6 = append(t6, t)
 		}
 	}
-	return f
+	if t4 != nil {
+		p.Target4 = t4
+	}
+	if t6 != nil {
+		p.Target6 = t6
+	}
+	return p
 }

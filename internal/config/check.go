@@ -100,12 +100,9 @@ func (c *checker) checkFailover(h *house) {
 			c.err(it.at, "wan is all of them; name them one by one, or leave prefer out.", "wan can't stand beside others")
 		}
 	}
-	probe := n.child("probe")
-	for _, it := range probe.items("target") {
-		a, _ := it.val.(netip.Addr)
-		if own, at := h.gatewayAddr(a); own != "" {
-			c.err(it.at, fmt.Sprintf("It answers whatever the line does (%s).", line(at, it.at)), "%s is the gateway itself", a)
-		}
+	c.checkTargets(h, n.child("probe"))
+	for i := range h.wans {
+		c.checkProbe(h, h.wans[i], &h.WANs[i])
 	}
 }
 

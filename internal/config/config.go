@@ -61,6 +61,7 @@ type WAN struct {
 	Move      bool // on_return: flows that failover put on this line leave it when a line before it in Prefer is used again
 	IPv4      WANv4
 	IPv6      WANv6
+	Probe     Probe // how this line is tried: the house's Probe where the WAN says nothing else
 }
 
 // Method says how a WAN gets its addresses in one family.
@@ -121,9 +122,49 @@ type Degraded struct {
 
 // Probe says how lines are tried.
 type Probe struct {
-	Target4, Target6 []netip.Addr  // never empty: defaults fill a family that the file left out
+	Target4, Target6 []Target      // never empty: defaults fill a family that the file left out
 	Every            time.Duration // the line in use; eight times that in reserve
 	Timeout          time.Duration // 0: from measured round trips (RFC 6298), at most 1 s
+}
+
+// Ask is the way in which a target is asked.
+type Ask string
+
+// The ways.
+const (
+	AskEcho Ask = "echo" // ICMP echo request (RFC 792, 4443)
+	AskTCP  Ask = "tcp"  // a connection, closed as soon as it is accepted or refused
+	AskDNS  Ask = "dns"  // a question over UDP
+)
+
+// Target is who is asked whether a line works, and how. It is comparable.
+type Target struct {
+	Ask  Ask
+	Addr netip.Addr
+	Port uint16 // TCP and DNS
+	Name string // DNS: what is asked for, lower case, no trailing dot; "" is the root
+}
+
+// String is the target as the file has it, in its shortest spelling.
+func (t Target) String() string {
+	port := t.Port
+	if t.Ask == AskDNS && port == 53 {
+		port = 0
+	}
+	host := t.Addr.String()
+	switch {
+	case port != 0:
+		host = netip.AddrPortFrom(t.Addr, port).String()
+	case t.Ask != AskEcho && t.Addr.Is6():
+		host = "[" + host + "]"
+	}
+	switch {
+	case t.Ask == AskEcho:
+		return host
+	case t.Name != "":
+		return string(t.Ask) + "://" + host + "/" + t.Name
+	}
+	return string(t.Ask) + "://" + host
 }
 
 // LAN is a network of the house; it is also a zone of the policy.

@@ -97,10 +97,24 @@ var wanBlock = &block{
 		},
 		laterBlock("pppoe", []string{"user", "password_file", "service"}),
 		laterBlock("shape", []string{"down", "up"}),
-		laterBlock("probe", []string{"target", "every", "timeout"}),
+		{
+			name: "probe", once: true, doc: "How this line is tried, where it needs something else than the others.",
+			keys: []*key{
+				{name: "target", typ: typeTarget, list: true, unsaid: "a family without a target has those of failover's probe", example: `["tcp://198.51.100.7:443", "dns://192.0.2.53/name.example"]`, source: "as there",
+					doc: "Who is asked, as in failover's probe."},
+				{name: "every", typ: typeDuration, min: 50 * ms, max: mnt, unsaid: "as failover's probe", example: `"1s"`,
+					doc: "The time between two probes while the line is in use."},
+				{name: "timeout", typ: typeDuration, min: 10 * ms, max: 10 * sec, unsaid: "as failover's probe", example: `"2s"`, source: "RFC 6298",
+					doc: "How long an answer is waited for."},
+			},
+		},
 		wireguardBlock,
 	},
 }
+
+const targetDoc = "Who is asked, and how: an address for an echo, tcp://ADDRESS:PORT for a connection, which is closed at once (accepted or refused: both are answers), " +
+	"dns://ADDRESS/NAME for a question over UDP (without /NAME for the root; any response is an answer but SERVFAIL). " +
+	"Any one that answers shows that the line works. New connections leave a line that answers echoes alone, if another line answers the rest."
 
 var failoverBlock = &block{
 	name: "failover", once: true, doc: "Which line is used, and how lines are tried.",
@@ -114,8 +128,8 @@ var failoverBlock = &block{
 		{
 			name: "probe", once: true, doc: "How lines are tried.",
 			keys: []*key{
-				{name: "target", typ: typeTarget, list: true, def: `["1.1.1.1", "8.8.8.8", "9.9.9.9", "2606:4700:4700::1111", "2001:4860:4860::8888", "2620:fe::fe"]`, source: "ICMP echo, RFC 792, 4443",
-					doc: "Who is asked. Any one that answers shows that the line works; a family without a target has its defaults."},
+				{name: "target", typ: typeTarget, list: true, def: `["1.1.1.1", "8.8.8.8", "9.9.9.9", "2606:4700:4700::1111", "2001:4860:4860::8888", "2620:fe::fe"]`, source: "ICMP echo, RFC 792, 4443; TCP, RFC 9293; DNS, RFC 1035",
+					doc: targetDoc + " A family without a target has its defaults."},
 				{name: "every", typ: typeDuration, min: 50 * ms, max: mnt, def: `"250ms"`,
 					doc: "The line in use, one target in turn; a line in reserve is tried an eighth as often, a metered one each 30s."},
 				{name: "timeout", typ: typeDuration, min: 10 * ms, max: 10 * sec, unsaid: "from measured round trips, at most 1s", example: `"500ms"`, source: "RFC 6298",

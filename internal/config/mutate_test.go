@@ -60,6 +60,10 @@ func promises(t testing.TB, c *Config) {
 		must(c.WAN(w) != nil, "prefer has %q", w)
 	}
 	for _, w := range c.WANs {
+		must(len(w.Probe.Target4) > 0 && len(w.Probe.Target6) > 0 && w.Probe.Every > 0, "wan %s: probe %+v", w.Name, w.Probe)
+		for _, p := range append(slices.Clone(w.Probe.Target4), w.Probe.Target6...) {
+			must(p.Addr.IsValid() && (p.Port != 0) == (p.Ask != AskEcho) && (p.Name == "" || p.Ask == AskDNS), "target %+v", p)
+		}
 		must(w.Name != "" && len(w.Name) <= 15 && w.Interface != "" && w.IPv4.Method != "" && w.IPv6.Method != "" && w.IPv4.Translate != "", "wan %+v", w)
 		must(w.IPv4.Method != MethodStatic || len(w.IPv4.Address) > 0 && w.IPv4.Gateway.Is4(), "static wan %+v", w)
 		must(w.IPv6.Method != MethodStatic || len(w.IPv6.Address) > 0 && w.IPv6.Gateway.Is6(), "static wan %+v", w)

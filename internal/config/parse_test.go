@@ -30,12 +30,17 @@ func pfxs(ss ...string) []netip.Prefix {
 }
 func to(k Kind, name string) Place { return Place{Ref: Ref{k, name}} }
 func at(s string) Place            { return Place{Prefix: pfx(s)} }
-func rng(a, b string) Range        { return Range{ip(a), ip(b)} }
+func echoes(addrs ...string) (out []Target) {
+	for _, a := range addrs {
+		out = append(out, Target{Ask: AskEcho, Addr: ip(a)})
+	}
+	return out
+}
+func rng(a, b string) Range { return Range{ip(a), ip(b)} }
 
 var (
 	all      = []Place{to(KindWAN, ""), to(KindLAN, ""), to(KindSelf, "")}
-	probes4  = ips("1.1.1.1", "8.8.8.8", "9.9.9.9")
-	probes6  = ips("2606:4700:4700::1111", "2001:4860:4860::8888", "2620:fe::fe")
+	probes   = Probe{Target4: echoes("1.1.1.1", "8.8.8.8", "9.9.9.9"), Target6: echoes("2606:4700:4700::1111", "2001:4860:4860::8888", "2620:fe::fe"), Every: 250 * time.Millisecond}
 	simplest = File{"home.hcl", []byte("wan \"fiber\" { interface = \"eth1\" }\nlan \"home\" {\n  interface = \"eth0\"\n  address   = \"192.168.77.1/24\"\n}\n")}
 )
 
@@ -55,11 +60,11 @@ func TestDefaults(t *testing.T) {
 		WANs: []WAN{{
 			Name: "fiber", Interface: "eth1",
 			IPv4: WANv4{Method: MethodDHCP, Translate: NAT44, Hostname: "gw"},
-			IPv6: WANv6{Method: MethodAuto, Translate: NAT66},
+			IPv6: WANv6{Method: MethodAuto, Translate: NAT66}, Probe: probes,
 		}},
 		Failover: Failover{
 			Prefer: []string{"fiber"}, HoldDown: 30 * time.Second, Degraded: Degraded{Loss: 20, Latency: 400 * time.Millisecond},
-			Probe: Probe{Target4: probes4, Target6: probes6, Every: 250 * time.Millisecond},
+			Probe: probes,
 		},
 		LANs: []LAN{{
 			Name: "home", Interface: []string{"eth0"}, Address4: pfx("192.168.77.1/24"), Reach: all,
@@ -75,26 +80,30 @@ func TestDefaults(t *testing.T) {
 }
 
 func TestWholeFile(t *testing.T) {
+	whole := Probe{Target4: echoes("1.1.1.1"), Target6: echoes("2606:4700:4700::1111"), Every: 500 * time.Millisecond, Timeout: 800 * time.Millisecond}
+	own := whole
+	own.Target4 = []Target{{AskTCP, ip("198.51.100.7"), 443, ""}, {AskDNS, ip("192.0.2.53"), 53, "name.example"}, {AskDNS, ip("192.0.2.54"), 5353, ""}}
+	own.Every, own.Timeout = time.Second, 2*time.Second
 	want := &Config{
 		Gateway: Gateway{Name: "cellar", Domain: "example.net", Timezone: "Europe/Berlin",
 			Cable4: pfx("172.31.1.0/24"), Cable6: pfx("fd00:1::/64"), ULA: pfx("fd5e:7a11:c0de::/48")},
 		WANs: []WAN{{
 			Name: "lte", Interface: "eth2", Metered: true, Move: true,
 			IPv4: WANv4{Method: MethodDHCP, Translate: NAT44, ClientID: "hex:01020000000001", Hostname: "cellar-lte", IgnoreClasslessRoutes: true},
-			IPv6: WANv6{Method: MethodSLAAC, Translate: NAT66},
+			IPv6: WANv6{Method: MethodSLAAC, Translate: NAT66}, Probe: own,
 		}, {
 			Name: "fiber", Interface: "eth1", VLAN: 7, MAC: "02:00:00:00:00:f1", MTU: 1492,
 			IPv4: WANv4{Method: MethodStatic, Address: pfxs("198.51.100.10/24", "198.51.100.11/24"), Gateway: ip("198.51.100.1"), Translate: NAT44, Hostname: "cellar"},
-			IPv6: WANv6{Method: MethodStatic, Address: pfxs("2001:db8:1::10/64"), Gateway: ip("fe80::1"), Translate: NAT66},
+			IPv6: WANv6{Method: MethodStatic, Address: pfxs("2001:db8:1::10/64"), Gateway: ip("fe80::1"), Translate: NAT66}, Probe: whole,
 		}, {
 			Name: "link", Interface: "eth3",
 			IPv4: WANv4{Method: MethodStatic, Address: pfxs("192.168.2.1/30"), Gateway: ip("192.168.2.2"), Translate: NoTranslate, Hostname: "cellar"},
-			IPv6: WANv6{Method: MethodNone, Translate: NAT66},
+			IPv6: WANv6{Method: MethodNone, Translate: NAT66}, Probe: whole,
 		}},
 		Failover: Failover{
 			Prefer: []string{"fiber", "lte"}, HoldDown: 90 * time.Second,
 			Degraded: Degraded{Loss: 30, Latency: time.Second},
-			Probe:    Probe{Target4: ips("1.1.1.1"), Target6: ips("2606:4700:4700::1111"), Every: 500 * time.Millisecond, Timeout: 800 * time.Millisecond},
+			Probe:    whole,
 		},
 		LANs: []LAN{{
 			Name: "home", Interface: []string{"eth0", "eth4"}, Address4: pfx("10.0.10.1/24"), Address6: pfxs("fd00::1/64"),

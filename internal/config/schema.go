@@ -53,7 +53,7 @@ var typeWords = map[valueType]struct{ name, example string }{
 	typeProtocol:  {"protocol", `"tcp", "udp", "icmp" or a number`},
 	typeRef:       {"name", `wan.fiber`},
 	typePlace:     {"place", `host.nas, lan.home, wan, self, "10.0.10.0/24"`},
-	typeTarget:    {"address", `"1.1.1.1"`},
+	typeTarget:    {"target", `"1.1.1.1", "tcp://1.1.1.1:443" or "dns://9.9.9.9/example.org"`},
 	typeServer:    {"resolver", `"9.9.9.9", or "tls://9.9.9.9#dns.quad9.net"`},
 	typeInterface: {"port's name", `"eth0"`},
 	typeOptions:   {"map", `{ ntp-servers = "10.0.10.1" }`},

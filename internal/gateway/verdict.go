@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"maps"
-	"net/netip"
 	"reflect"
 	"slices"
 	"time"
@@ -22,21 +21,22 @@ func failoverConfig(c *config.Config) failover.Config {
 		Prefer:   c.Failover.Prefer,
 		HoldDown: c.Failover.HoldDown,
 		Every:    c.Failover.Probe.Every,
-		Timeout:  c.Failover.Probe.Timeout,
 		Degraded: failover.Thresholds{Loss: float64(c.Failover.Degraded.Loss), Latency: c.Failover.Degraded.Latency},
-		Target4:  echoes(c.Failover.Probe.Target4),
-		Target6:  echoes(c.Failover.Probe.Target6),
 	}
 	for _, w := range c.WANs {
-		f.WANs = append(f.WANs, failover.WAN{Name: w.Name, Metered: w.Metered})
+		f.WANs = append(f.WANs, failover.WAN{
+			Name: w.Name, Metered: w.Metered, Every: w.Probe.Every, Timeout: w.Probe.Timeout,
+			Target4: targets(w.Probe.Target4), Target6: targets(w.Probe.Target6),
+		})
 	}
 	return f
 }
 
-func echoes(addrs []netip.Addr) []failover.Target {
+func targets(of []config.Target) []failover.Target {
+	kinds := map[config.Ask]failover.Kind{config.AskEcho: failover.Echo, config.AskTCP: failover.TCP, config.AskDNS: failover.DNS}
 	var out []failover.Target
-	for _, a := range addrs {
-		out = append(out, failover.Target{Kind: failover.Echo, Addr: a})
+	for _, t := range of {
+		out = append(out, failover.Target{Kind: kinds[t.Ask], Addr: t.Addr, Port: t.Port, Name: t.Name})
 	}
 	return out
 }

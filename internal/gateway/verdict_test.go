@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -17,21 +18,37 @@ import (
 func id(wan string, f failover.Family) failover.LineID { return failover.LineID{WAN: wan, Family: f} }
 
 func TestFailoverConfigIsTheFiles(t *testing.T) {
-	c := mustParse(t, twoLines+`
+	file := strings.Replace(twoLines, `wan "lte" { interface = "eth2" }`, `wan "lte" {
+  interface = "eth2"
+  probe {
+    target = ["tcp://198.51.100.7:443", "dns://192.0.2.53/name.example"]
+    every  = "1s"
+  }
+}`, 1)
+	echo := func(addr string) []failover.Target {
+		return []failover.Target{{Kind: failover.Echo, Addr: netip.MustParseAddr(addr)}}
+	}
+	c := mustParse(t, file+`
 failover {
   prefer    = [wan.lte, wan.fiber]
   hold_down = "7s"
   probe {
     target = ["192.0.2.1", "2001:db8::1"]
     every  = "300ms"
+    timeout = "2s"
   }
   degraded { loss = 35 }
 }`)
 	want := failover.Config{
-		WANs:   []failover.WAN{{Name: "fiber"}, {Name: "lte"}},
+		WANs: []failover.WAN{
+			{Name: "fiber", Target4: echo("192.0.2.1"), Target6: echo("2001:db8::1"), Every: 300 * time.Millisecond, Timeout: 2 * time.Second},
+			{Name: "lte", Target6: echo("2001:db8::1"), Every: time.Second, Timeout: 2 * time.Second, Target4: []failover.Target{
+				{Kind: failover.TCP, Addr: netip.MustParseAddr("198.51.100.7"), Port: 443},
+				{Kind: failover.DNS, Addr: netip.MustParseAddr("192.0.2.53"), Port: 53, Name: "name.example"},
+			}},
+		},
 		Prefer: []string{"lte", "fiber"}, HoldDown: 7 * time.Second, Every: 300 * time.Millisecond,
 		Degraded: failover.Thresholds{Loss: 35, Latency: 400 * time.Millisecond},
-		Target4:  echoes([]netip.Addr{netip.MustParseAddr("192.0.2.1")}), Target6: echoes([]netip.Addr{netip.MustParseAddr("2001:db8::1")}),
 	}
 	if d := cmp.Diff(want, failoverConfig(c), addrs); d != "" {
 		t.Error(d)

@@ -16,6 +16,11 @@ wan "lte" {
     ignore_classless_routes = true
   }
   ipv6 { method = "slaac" }
+  probe {
+    target  = ["tcp://198.51.100.7:443", "dns://192.0.2.53/name.example", "dns://192.0.2.54:5353"]
+    every   = "1s"
+    timeout = "2s"
+  }
 }
 
 wan "fiber" {
