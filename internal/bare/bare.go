@@ -16,6 +16,8 @@
 package bare
 
 import (
+	"encoding/binary"
+	"net/netip"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -35,6 +37,68 @@ func Write(fd int, b []byte) (int, error) {
 // need not be among the flags.
 func Recv(fd int, b []byte, flags int) (int, error) {
 	return call(unix.SYS_RECVFROM, fd, b, flags|unix.MSG_DONTWAIT)
+}
+
+// A Msg is what recvmsg(2) tells of what it received.
+type Msg struct {
+	N, OOBN int            // bytes of it, and of its control messages
+	Flags   int            // MSG_CTRUNC, ...
+	From    netip.AddrPort // invalid if the socket is not of the internet
+}
+
+// Recvmsg is recvmsg(2) into b, with control messages into oob. MSG_DONTWAIT need not be
+// among flags.
+func Recvmsg(fd int, b, oob []byte, flags int) (Msg, error) {
+	var from unix.RawSockaddrInet6 // the longer one
+	iov := unix.Iovec{Base: unsafe.SliceData(b)}
+	iov.SetLen(len(b))
+	h := unix.Msghdr{Name: (*byte)(unsafe.Pointer(&from)), Namelen: unix.SizeofSockaddrInet6, Iov: &iov, Control: unsafe.SliceData(oob)}
+	h.SetIovlen(1)
+	h.SetControllen(len(oob))
+	for {
+		n, _, errno := unix.RawSyscall(unix.SYS_RECVMSG, uintptr(fd), uintptr(unsafe.Pointer(&h)), uintptr(flags|unix.MSG_DONTWAIT))
+		switch errno {
+		case 0:
+			m := Msg{N: int(n), OOBN: int(h.Controllen), Flags: int(h.Flags)}
+			switch {
+			case from.Family == unix.AF_INET && h.Namelen >= unix.SizeofSockaddrInet4:
+				in := (*unix.RawSockaddrInet4)(unsafe.Pointer(&from))
+				m.From = netip.AddrPortFrom(netip.AddrFrom4(in.Addr), order(in.Port))
+			case from.Family == unix.AF_INET6 && h.Namelen >= unix.SizeofSockaddrInet6:
+				m.From = netip.AddrPortFrom(netip.AddrFrom16(from.Addr), order(from.Port))
+			}
+			return m, nil
+		case unix.EINTR:
+		default:
+			return Msg{}, errno
+		}
+	}
+}
+
+// Sendto is sendto(2) to an address of the internet; a zone is left out. MSG_DONTWAIT is among its flags.
+func Sendto(fd int, b []byte, to netip.AddrPort) error {
+	var name unsafe.Pointer
+	var size uintptr
+	if addr := to.Addr(); addr.Is4() {
+		name, size = unsafe.Pointer(&unix.RawSockaddrInet4{Family: unix.AF_INET, Port: order(to.Port()), Addr: addr.As4()}), unix.SizeofSockaddrInet4
+	} else {
+		name, size = unsafe.Pointer(&unix.RawSockaddrInet6{Family: unix.AF_INET6, Port: order(to.Port()), Addr: addr.As16()}), unix.SizeofSockaddrInet6
+	}
+	for {
+		_, _, errno := unix.RawSyscall6(unix.SYS_SENDTO, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), unix.MSG_DONTWAIT, uintptr(name), size)
+		switch errno {
+		case 0:
+			return nil
+		case unix.EINTR:
+		default:
+			return errno
+		}
+	}
+}
+
+// order has a port in the network's order, or back.
+func order(port uint16) uint16 {
+	return binary.BigEndian.Uint16(binary.NativeEndian.AppendUint16(nil, port))
 }
 
 func call(trap uintptr, fd int, b []byte, flags int) (int, error) {

@@ -2,6 +2,8 @@ package bare_test
 
 import (
 	"errors"
+	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"testing"
@@ -107,13 +109,75 @@ func TestCalls(t *testing.T) {
 	}
 }
 
+// TestDatagrams sends to an address and from it, of both families.
+func TestDatagrams(t *testing.T) {
+	for _, loopback := range []string{"127.0.0.1", "::1"} {
+		addr := netip.MustParseAddr(loopback)
+		c, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(addr, 0)))
+		if err != nil {
+			t.Logf("no %s here: %v", loopback, err)
+			continue
+		}
+		defer c.Close()
+		at := c.LocalAddr().(*net.UDPAddr).AddrPort()
+		raw, err := c.SyscallConn()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var m bare.Msg
+		b := make([]byte, 3)
+		if err := raw.Control(func(fd uintptr) {
+			if _, err := bare.Recvmsg(int(fd), b, nil, 0); !errors.Is(err, unix.EAGAIN) {
+				t.Errorf("Recvmsg of nothing: %v, want EAGAIN", err)
+			}
+			if err := bare.Sendto(int(fd), []byte("weir"), at); err != nil {
+				t.Error(err)
+			}
+			m, err = bare.Recvmsg(int(fd), b, nil, 0) // loopback delivers while it sends
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if err != nil || m.N != 3 || string(b) != "wei" || m.From != at || m.Flags&unix.MSG_TRUNC == 0 {
+			t.Errorf("over %s came %+v, %q, %v; want 3 bytes, cut, from %s", loopback, m, b, err, at)
+		}
+	}
+}
+
+func TestControl(t *testing.T) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fds[0])
+	defer unix.Close(fds[1])
+	if err := unix.Sendmsg(fds[0], []byte("weir"), unix.UnixRights(fds[0], fds[1]), nil, 0); err != nil {
+		t.Fatal(err)
+	}
+	b, oob := make([]byte, 16), make([]byte, 128)
+	m, err := bare.Recvmsg(fds[1], b, oob, unix.MSG_CMSG_CLOEXEC)
+	if err != nil || string(b[:m.N]) != "weir" || m.From.IsValid() {
+		t.Fatalf("%+v, %q, %v", m, b[:m.N], err)
+	}
+	cs, err := unix.ParseSocketControlMessage(oob[:m.OOBN])
+	if err != nil || len(cs) != 1 {
+		t.Fatalf("%d control messages, %v", len(cs), err)
+	}
+	got, err := unix.ParseUnixRights(&cs[0])
+	if err != nil || len(got) != 2 {
+		t.Fatalf("%d files, %v", len(got), err)
+	}
+	for _, fd := range got {
+		unix.Close(fd)
+	}
+}
+
 func TestStat(t *testing.T) {
 	var want unix.Stat_t
 	if err := unix.Stat("/proc/self/ns/net", &want); err != nil {
 		t.Fatal(err)
 	}
 	st, err := bare.Stat("/proc/self/ns/net", unix.STATX_INO)
-	if err != nil || st.Ino != want.Ino || unix.Mkdev(st.Dev_major, st.Dev_minor) != uint64(want.Dev) {
+	if err != nil || st.Ino != want.Ino || unix.Mkdev(st.Dev_major, st.Dev_minor) != uint64(want.Dev) { //nolint:unconvert // its type differs between processors
 		t.Errorf("Stat: device %d:%d, inode %d, %v; want %d, %d", st.Dev_major, st.Dev_minor, st.Ino, err, want.Dev, want.Ino)
 	}
 	if _, err := bare.Stat(filepath.Join(t.TempDir(), "none"), unix.STATX_INO); !errors.Is(err, os.ErrNotExist) {

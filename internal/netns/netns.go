@@ -36,7 +36,7 @@ func Path(name string) string {
 	if name == "" {
 		return "/proc/self/ns/net"
 	}
-	return filepath.Join(Dir, name)
+	return Dir + "/" + name // twenty times a second, in Is
 }
 
 // Do runs f in the namespace called name and returns what f returns; "" is the

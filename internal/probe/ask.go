@@ -316,3 +316,11 @@ func (c icmp) why(ipv6 bool, err error) string {
 	}
 	return err.Error()
 }
+
+// as4 is a's four bytes; zeros for an address that has none.
+func as4(a netip.Addr) (b [4]byte) {
+	if a.Is4() {
+		b = a.As4()
+	}
+	return b
+}

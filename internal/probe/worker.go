@@ -8,12 +8,14 @@ import (
 	"log/slog"
 	"net/netip"
 	"os"
+	"runtime"
 	"slices"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"weir/internal/bare"
 	"weir/internal/worker"
 )
 
@@ -37,6 +39,7 @@ type socket struct {
 }
 
 func run(ctx context.Context, c *worker.Conn, log *slog.Logger) error {
+	runtime.GOMAXPROCS(1) // little to do, often: see bare
 	p := &prober{
 		log: log, engine: newEngine(rand.Reader), sockets: map[key]*socket{},
 		events: make(chan Event, 256), broken: make(chan error, 1),
@@ -46,9 +49,12 @@ func run(ctx context.Context, c *worker.Conn, log *slog.Logger) error {
 	told := make(chan error, 1)
 	go func() { told <- p.listen(ctx, c) }()
 	var r Report
-	var due time.Time
-	flush := time.NewTimer(0)
-	defer flush.Stop()
+	var due time.Time // of r; zero: it is empty
+	flush, err := bare.NewAlarm()
+	if err != nil {
+		return err
+	}
+	defer flush.Close()
 	for {
 		var now bool
 		select {
@@ -64,19 +70,21 @@ func run(ctx context.Context, c *worker.Conn, log *slog.Logger) error {
 			if ev.Kind == Sent {
 				wait = sentFor
 			}
-			if at := time.Now().Add(wait); len(r.Events) == 1 || at.Before(due) {
+			if at := time.Now().Add(wait); due.IsZero() || at.Before(due) {
 				due = at
-				flush.Reset(wait)
 			}
 			now = len(p.events) == 0 && r.settled()
 		case <-flush.C:
-			now = len(r.Events) > 0
+			now = !due.IsZero() && !time.Now().Before(due)
 		}
 		if now {
 			if err := c.Send(r); err != nil {
 				return err
 			}
-			r = Report{}
+			r, due = Report{}, time.Time{}
+		}
+		if err := flush.Set(due); err != nil {
+			return err
 		}
 	}
 }
@@ -185,13 +193,9 @@ func (p *prober) write(k key, o Order, ev *Event) error {
 	if err != nil {
 		return err
 	}
-	var to unix.Sockaddr = &unix.SockaddrInet4{Addr: as4(o.Target)}
-	if k.ipv6 {
-		to = &unix.SockaddrInet6{Addr: o.Target.As16()}
-	}
 	var sendErr error
 	if err := s.raw.Control(func(fd uintptr) {
-		sendErr = unix.Sendto(int(fd), packet, unix.MSG_DONTWAIT, to)
+		sendErr = bare.Sendto(int(fd), packet, netip.AddrPortFrom(o.Target, 0))
 	}); err != nil {
 		return fmt.Errorf("use the socket of %s: %w", o.WAN, err)
 	}
@@ -199,14 +203,6 @@ func (p *prober) write(k key, o Order, ev *Event) error {
 		return fmt.Errorf("could not send to %s: %w", o.Target, sendErr)
 	}
 	return nil
-}
-
-// as4 is a's four bytes; zeros for an address that has none.
-func as4(a netip.Addr) (b [4]byte) {
-	if a.Is4() {
-		b = a.As4()
-	}
-	return b
 }
 
 // manyErrors in a row end the child: its parent opens new sockets.
@@ -218,11 +214,10 @@ func (p *prober) read(ctx context.Context, k key, s *socket) {
 	oob := make([]byte, 256)
 	inARow := 0
 	for {
-		var n, oobn int
-		var from unix.Sockaddr
+		var m bare.Msg
 		var err error
 		if done := s.raw.Read(func(fd uintptr) bool {
-			n, oobn, _, from, err = unix.Recvmsg(int(fd), packet, oob, unix.MSG_DONTWAIT)
+			m, err = bare.Recvmsg(int(fd), packet, oob, 0)
 			return !errors.Is(err, unix.EAGAIN)
 		}); done != nil {
 			return // closed
@@ -240,19 +235,8 @@ func (p *prober) read(ctx context.Context, k key, s *socket) {
 			continue
 		}
 		inARow = 0
-		if ev, ok := p.engine.receive(arrival(oob[:oobn]), k, address(from), packet[:n]); ok {
+		if ev, ok := p.engine.receive(arrival(oob[:m.OOBN]), k, m.From.Addr(), packet[:m.N]); ok {
 			p.tell(ctx, ev)
 		}
 	}
-}
-
-// address is without a zone: a target has none.
-func address(from unix.Sockaddr) netip.Addr {
-	switch a := from.(type) {
-	case *unix.SockaddrInet4:
-		return netip.AddrFrom4(a.Addr)
-	case *unix.SockaddrInet6:
-		return netip.AddrFrom16(a.Addr)
-	}
-	return netip.Addr{}
 }

@@ -11,9 +11,12 @@ import (
 	"os"
 	"runtime"
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"weir/internal/bare"
 )
 
 // The bounds of a message. A peer that goes beyond them loses the connection.
@@ -34,12 +37,15 @@ const sendTimeout = 5 * time.Second
 // message starts: the other end sees io.EOF.
 type Conn struct {
 	sock *net.UnixConn
+	raw  syscall.RawConn // of sock
 
 	sendMu sync.Mutex
 
 	failOnce sync.Once
-	onFail   func(error) // called once, with the first error; nil: nobody asks
-	onBeat   func()      // called in Recv at each beat; nil: nobody asks
+	oob      []byte // Recv's
+
+	onFail func(error) // called once, with the first error; nil: nobody asks
+	onBeat func()      // called in Recv at each beat; nil: nobody asks
 }
 
 // pair returns the two ends of a connection: ours, and the file that becomes the
@@ -67,7 +73,11 @@ func newConn(f *os.File) (*Conn, error) {
 	if !ok {
 		return nil, errors.Join(fmt.Errorf("the connection to the other process is a %T, no unix socket", c), c.Close())
 	}
-	return &Conn{sock: u}, nil
+	raw, err := u.SyscallConn()
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("take the connection to the other process: %w", err), u.Close())
+	}
+	return &Conn{sock: u, raw: raw, oob: make([]byte, unix.CmsgSpace(MaxFiles*4))}, nil
 }
 
 // Close ends the connection; a Recv that waits returns.
@@ -112,20 +122,42 @@ func (c *Conn) Send(v any, files ...*os.File) error {
 		defer runtime.KeepAlive(files)
 	}
 
-	c.sendMu.Lock()
-	defer c.sendMu.Unlock()
-	if err := c.sock.SetWriteDeadline(time.Now().Add(sendTimeout)); err != nil {
-		return c.fail(fmt.Errorf("send a %T to the other process: %w", v, err))
-	}
-	// A stream socket never splits eight bytes: unix_stream_sendmsg takes them
-	// as one buffer, and the files with it.
-	if n, _, err := c.sock.WriteMsgUnix(header[:], rights, nil); err != nil || n != headerLen {
-		return c.fail(fmt.Errorf("send a %T to the other process: %w", v, errors.Join(err, short(n, headerLen))))
-	}
-	if _, err := c.sock.Write(body); err != nil {
+	if err := c.write(append(header[:], body...), rights); err != nil {
 		return c.fail(fmt.Errorf("send a %T to the other process: %w", v, err))
 	}
 	return nil
+}
+
+// write sends a frame. Only one for which there is no room waits.
+func (c *Conn) write(frame, rights []byte) error {
+	c.sendMu.Lock()
+	defer c.sendMu.Unlock()
+	if rights == nil {
+		n := 0
+		var err error
+		if cerr := c.raw.Control(func(fd uintptr) { n, err = bare.Write(int(fd), frame) }); cerr != nil {
+			return cerr
+		}
+		if err != nil && !errors.Is(err, unix.EAGAIN) {
+			return err
+		}
+		if frame = frame[n:]; len(frame) == 0 {
+			return nil
+		}
+	}
+	if err := c.sock.SetWriteDeadline(time.Now().Add(sendTimeout)); err != nil {
+		return err
+	}
+	if rights != nil {
+		// A stream socket never splits eight bytes: unix_stream_sendmsg takes them
+		// as one buffer, and the files with it.
+		if n, _, err := c.sock.WriteMsgUnix(frame[:headerLen], rights, nil); err != nil || n != headerLen {
+			return errors.Join(err, short(n, headerLen))
+		}
+		frame = frame[headerLen:]
+	}
+	_, err := c.sock.Write(frame)
+	return err
 }
 
 // descriptor is f.Fd without what that does besides: it makes the socket block,
@@ -191,13 +223,7 @@ func (m Message) Close() {
 
 // beat sends an empty frame, which is no message: a sign of life, or the wish for one.
 func (c *Conn) beat() error {
-	c.sendMu.Lock()
-	defer c.sendMu.Unlock()
-	err := c.sock.SetWriteDeadline(time.Now().Add(sendTimeout))
-	if err == nil {
-		_, err = c.sock.Write(make([]byte, headerLen))
-	}
-	if err != nil {
+	if err := c.write(make([]byte, headerLen), nil); err != nil {
 		return c.fail(fmt.Errorf("send a sign of life to the other process: %w", err))
 	}
 	return nil
@@ -225,26 +251,25 @@ func (c *Conn) frame() (m Message, err error) {
 		}
 	}()
 	var header [headerLen]byte
-	oob := make([]byte, unix.CmsgSpace(MaxFiles*4))
 	for at := 0; at < headerLen; {
-		n, oobn, flags, _, err := c.sock.ReadMsgUnix(header[at:], oob)
+		got, err := c.read(header[at:], c.oob)
 		switch {
-		case errors.Is(err, io.EOF) && at == 0:
-			return m, io.EOF
-		case errors.Is(err, io.EOF):
-			return m, fmt.Errorf("receive from the other process: %w", io.ErrUnexpectedEOF)
 		case err != nil:
 			return m, fmt.Errorf("receive from the other process: %w", err)
+		case got.N == 0 && at == 0:
+			return m, io.EOF
+		case got.N == 0:
+			return m, fmt.Errorf("receive from the other process: %w", io.ErrUnexpectedEOF)
 		}
-		files, err := filesOf(oob[:oobn])
+		files, err := filesOf(c.oob[:got.OOBN])
 		m.Files = append(m.Files, files...)
 		if err != nil {
 			return m, err
 		}
-		if flags&unix.MSG_CTRUNC != 0 {
+		if got.Flags&unix.MSG_CTRUNC != 0 {
 			return m, errors.New("receive from the other process: files were lost on the way: is the limit of open files reached?")
 		}
-		at += n
+		at += got.N
 	}
 	size, files := binary.BigEndian.Uint32(header[:4]), binary.BigEndian.Uint32(header[4:])
 	if size > MaxMessage {
@@ -254,13 +279,29 @@ func (c *Conn) frame() (m Message, err error) {
 		return m, fmt.Errorf("a message with %d files came from the other process with %d", files, len(m.Files))
 	}
 	m.body = make([]byte, size)
-	if _, err := io.ReadFull(c.sock, m.body); err != nil {
-		if errors.Is(err, io.EOF) {
+	for rest := m.body; len(rest) > 0; {
+		got, err := c.read(rest, nil)
+		if got.N == 0 && err == nil {
 			err = io.ErrUnexpectedEOF
 		}
-		return m, fmt.Errorf("receive %d bytes from the other process: %w", size, err)
+		if err != nil {
+			return m, fmt.Errorf("receive %d bytes from the other process: %w", size, err)
+		}
+		rest = rest[got.N:]
 	}
 	return m, nil
+}
+
+// read waits for bytes, and the files with them; none is the end.
+func (c *Conn) read(b, oob []byte) (m bare.Msg, err error) {
+	cerr := c.raw.Read(func(fd uintptr) bool {
+		m, err = bare.Recvmsg(int(fd), b, oob, unix.MSG_CMSG_CLOEXEC)
+		return !errors.Is(err, unix.EAGAIN)
+	})
+	if cerr != nil {
+		err = cerr // it was closed meanwhile
+	}
+	return m, err
 }
 
 // filesOf takes the descriptors out of a control message.
