@@ -199,19 +199,15 @@ func (l *line) badWhy() string {
 // has answered by another line since. So neither a dead server nor a port that
 // this ISP never let through is held against it.
 func (m *Machine) isHollow(l *line) bool {
-	echoes, elsewhere := false, false
+	if !l.echoesOnly() {
+		return false
+	}
 	for _, t := range l.targets {
-		switch {
-		case t.Kind == Echo:
-			echoes = echoes || !t.deaf()
-		case t.last.IsZero():
-		case !t.deaf():
-			return false
-		default:
-			elsewhere = elsewhere || m.answeredElsewhere(l, t)
+		if t.Kind != Echo && !t.last.IsZero() && m.answeredElsewhere(l, t) {
+			return true
 		}
 	}
-	return echoes && elsewhere
+	return false
 }
 
 func (m *Machine) answeredElsewhere(l *line, t *target) bool {

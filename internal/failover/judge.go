@@ -67,7 +67,7 @@ func (l *line) expire(m *Machine, now time.Time) {
 		if now.Before(p.deadline) {
 			return false
 		}
-		l.overdue(now, p)
+		l.overdue(m, now, p)
 		return true
 	})
 	l.figure(m, now)
@@ -94,11 +94,12 @@ func (l *line) expire(m *Machine, now time.Time) {
 }
 
 // overdue books a lost probe.
-func (l *line) overdue(now time.Time, p *asked) {
+func (l *line) overdue(m *Machine, now time.Time, p *asked) {
 	if !l.lastReply.Before(p.sent) {
 		p.target.missed++ // others answered meanwhile
 		if p.target.missed == deafAfter {
 			p.target.trial = now
+			m.secondOpinion(now, l)
 		}
 	}
 	if p.regular && !p.target.deaf() {

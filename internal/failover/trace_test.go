@@ -273,6 +273,13 @@ func TestPingsAndNothingElse(t *testing.T) {
 	}
 	w.returns(t)
 
+	cfg := severalKinds() // the line in reserve is asked each 30 s, one target of four, but now
+	cfg.WANs[1].Metered = true
+	w = start(cfg, 1)
+	w.at(10*time.Minute, func() { w.paths[fiber].only = map[Kind]bool{Echo: true} })
+	w.run(10*time.Minute + 7*sec)
+	w.mustUse(t, "lte")
+
 	w = start(severalKinds(), 1) // the servers are dead, and not the line
 	w.at(30*sec, func() {
 		for _, p := range w.paths {
