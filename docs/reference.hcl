@@ -147,7 +147,7 @@ failover {
     # line answers the rest. A family without a target has its defaults.
     # Target; one or a list. Unsaid: these. Source: ICMP echo, RFC 792, 4443; TCP, RFC 9293; DNS,
     # RFC 1035.
-    target = ["1.1.1.1", "8.8.8.8", "9.9.9.9", "2606:4700:4700::1111", "2001:4860:4860::8888", "2620:fe::fe"]
+    target = ["1.1.1.1", "9.9.9.9", "tcp://1.1.1.1:443", "tcp://8.8.8.8:443", "2606:4700:4700::1111", "2620:fe::fe", "tcp://[2606:4700:4700::1111]:443", "tcp://[2001:4860:4860::8888]:443"]
 
     # The line in use, one target in turn; a line in reserve is tried an eighth as often, a metered
     # one each 30s.

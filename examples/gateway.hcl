@@ -9,7 +9,7 @@ wan "lte" { interface = "eth2" }
 
 failover {
   prefer = [wan.fiber, wan.lte]
-  probe { target = ["1.1.1.1", "8.8.8.8"] }
+  probe { target = ["1.1.1.1", "8.8.8.8", "tcp://1.1.1.1:443", "tcp://9.9.9.9:443"] }
 }
 
 lan "home" {

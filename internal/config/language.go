@@ -128,7 +128,7 @@ var failoverBlock = &block{
 		{
 			name: "probe", once: true, doc: "How lines are tried.",
 			keys: []*key{
-				{name: "target", typ: typeTarget, list: true, def: `["1.1.1.1", "8.8.8.8", "9.9.9.9", "2606:4700:4700::1111", "2001:4860:4860::8888", "2620:fe::fe"]`, source: "ICMP echo, RFC 792, 4443; TCP, RFC 9293; DNS, RFC 1035",
+				{name: "target", typ: typeTarget, list: true, def: `["1.1.1.1", "9.9.9.9", "tcp://1.1.1.1:443", "tcp://8.8.8.8:443", "2606:4700:4700::1111", "2620:fe::fe", "tcp://[2606:4700:4700::1111]:443", "tcp://[2001:4860:4860::8888]:443"]`, source: "ICMP echo, RFC 792, 4443; TCP, RFC 9293; DNS, RFC 1035",
 					doc: targetDoc + " A family without a target has its defaults."},
 				{name: "every", typ: typeDuration, min: 50 * ms, max: mnt, def: `"250ms"`,
 					doc: "The line in use, one target in turn; a line in reserve is tried an eighth as often, a metered one each 30s."},

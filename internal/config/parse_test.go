@@ -39,8 +39,12 @@ func echoes(addrs ...string) (out []Target) {
 func rng(a, b string) Range { return Range{ip(a), ip(b)} }
 
 var (
-	all      = []Place{to(KindWAN, ""), to(KindLAN, ""), to(KindSelf, "")}
-	probes   = Probe{Target4: echoes("1.1.1.1", "8.8.8.8", "9.9.9.9"), Target6: echoes("2606:4700:4700::1111", "2001:4860:4860::8888", "2620:fe::fe"), Every: 250 * time.Millisecond}
+	all    = []Place{to(KindWAN, ""), to(KindLAN, ""), to(KindSelf, "")}
+	probes = Probe{
+		Target4: append(echoes("1.1.1.1", "9.9.9.9"), Target{AskTCP, ip("1.1.1.1"), 443, ""}, Target{AskTCP, ip("8.8.8.8"), 443, ""}),
+		Target6: append(echoes("2606:4700:4700::1111", "2620:fe::fe"), Target{AskTCP, ip("2606:4700:4700::1111"), 443, ""}, Target{AskTCP, ip("2001:4860:4860::8888"), 443, ""}),
+		Every:   250 * time.Millisecond,
+	}
 	simplest = File{"home.hcl", []byte("wan \"fiber\" { interface = \"eth1\" }\nlan \"home\" {\n  interface = \"eth0\"\n  address   = \"192.168.77.1/24\"\n}\n")}
 )
 
