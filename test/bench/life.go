@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // daemonProcess is a weir run that has been started.
@@ -172,30 +174,17 @@ func cpuOver(ctx context.Context, d time.Duration) (figure, error) {
 	return f, nil
 }
 
-// ran is how long the threads of a process have run, in seconds: the first
-// figure of each one's schedstat (Documentation/scheduler/sched-stats.rst). A
-// thread that ends takes its share along; Go keeps its threads.
+// ran is how long a process has run so far, in seconds: the scheduler's sum for all
+// its threads, those that have ended included, which is its own processor clock
+// (clock_getcpuclockid(3); the kernel's posix-cpu-timers.c has how an id is made of a pid).
+// Threads do end: one that was in another namespace is not used again.
 func ran(pid int) (float64, error) {
-	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
-	if err != nil {
-		return 0, err
+	const sched = 2 // CPUCLOCK_SCHED: to the nanosecond
+	var ts unix.Timespec
+	if err := unix.ClockGettime(int32(^pid<<3|sched), &ts); err != nil {
+		return 0, fmt.Errorf("read the processor clock of process %d: %w", pid, err)
 	}
-	if len(files) == 0 {
-		return 0, fmt.Errorf("process %d has ended, or this kernel lacks CONFIG_SCHED_INFO", pid)
-	}
-	var sum float64
-	for _, f := range files {
-		b, err := os.ReadFile(f)
-		if err != nil {
-			return 0, err
-		}
-		ns, err := strconv.ParseFloat(strings.Fields(string(b))[0], 64)
-		if err != nil {
-			return 0, err
-		}
-		sum += ns / 1e9
-	}
-	return sum, nil
+	return float64(ts.Nano()) / 1e9, nil
 }
 
 // pss is the memory of all of them, shared pages counted once (smaps_rollup's Pss), in bytes; Per is how many they are.
