@@ -3,6 +3,7 @@ package rehearse
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -49,6 +50,14 @@ func (s *Site) rough() []Run {
 				return []Result{b.buffer(ctx, name("rough", wan, "buffer"), wan, "uploads fill the buffer of "+wan)}
 			}}),
 		}})
+	}
+	if l := s.Line(wan); len(runs) > 0 && l.VLAN == 0 && !s.shared(l.Port) {
+		drill := name("rough", wan, "blinks")
+		about := "the carrier of " + wan + " blinks twenty times, 50 to 500 ms each"
+		act := promised(about, wan, true, Act{[]string{drill}, func(ctx context.Context, b *Bench) []Result {
+			return []Result{b.blinks(ctx, drill, wan, about)}
+		}})
+		runs = append(runs, Run{Name: "blinks-" + wan, About: about, Variant: Variant{TAP: []string{wan}}, Acts: []Act{act}})
 	}
 	alone := []string{name("rough", wan, "alone", "buffer"), name("rough", wan, "alone", "loss")}
 	act := Act{alone, func(ctx context.Context, b *Bench) []Result {
@@ -251,6 +260,39 @@ func (s *strays) stop() {
 	for _, f := range s.stops {
 		f()
 	}
+}
+
+// blinks has the carrier of the line in use go and come back twenty times in a
+// row. Datagrams and new connections may take another line meanwhile; a TCP
+// connection is to pay by repeating itself.
+func (b *Bench) blinks(ctx context.Context, drill, wan, about string) Result {
+	look := func() string {
+		return "the line's verdict, its hold-down and its flows; weir's log: " + b.Daemon.Log(8)
+	}
+	t, err := b.traffic(ctx)
+	if err != nil {
+		return fail(drill, about, "a house in order", err.Error(), look())
+	}
+	defer t.stop()
+	if err := b.happens(Cut); err != nil {
+		return fail(drill, about, "blinks", err.Error(), "the lab")
+	}
+	// Lengths and pauses are the same each time the drill is made.
+	chance := rand.New(rand.NewPCG(20, 50))
+	for range 20 {
+		for _, on := range []bool{false, true} {
+			if err := b.ISPs[wan].Carrier(on); err != nil {
+				return fail(drill, about, "a blink", err.Error(), "the lab")
+			}
+			pause(ctx, time.Duration(50+chance.IntN(450))*time.Millisecond)
+		}
+	}
+	_ = t.flows[lab.Datagrams].Close() // it may have moved
+	delete(t.flows, lab.Datagrams)
+	if wrong := t.goesOn(ctx, wan, time.Now()); wrong != "" {
+		return fail(drill, about, "no TCP connection over the line ends, and all go on", wrong, look())
+	}
+	return pass(drill, about, secs("the longest silence of a sending connection", t.flows[lab.Sending].Silence(t.since)), packets("conversations lost", 0))
 }
 
 // oneWay are the runs of a line in use that is dead in one direction, its carrier

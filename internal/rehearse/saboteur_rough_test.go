@@ -16,6 +16,10 @@ var rough = []stage{
 	{reference, "rough/fiber/loss", []saboteur{
 		{"conversations are reset", at(rehearse.Cut, refuse("forward", `iifname eth0 tcp dport 7 ct state established reject with tcp reset`)), []string{"rough/fiber/loss"}},
 	}},
+	{reference, "blinks-fiber", []saboteur{
+		{"conversations are reset", at(rehearse.Cut, refuse("forward", `iifname eth0 tcp dport 7 ct state established reject with tcp reset`)), []string{"rough/fiber/blinks"}},
+		{"inside addresses on the lines", at(rehearse.Up, leak), []string{"leak/fiber/blinks-fiber", "leak/lte/blinks-fiber"}},
+	}},
 	{reference, "alone-fiber", []saboteur{
 		{"conversations are reset", at(rehearse.Cut, refuse("forward", `iifname eth0 tcp dport 7 ct state established reject with tcp reset`)), []string{"rough/fiber/alone/buffer", "rough/fiber/alone/loss"}},
 		{"inside addresses on the lines", at(rehearse.Up, leak), []string{"leak/fiber/alone-fiber", "leak/lte/alone-fiber"}},
