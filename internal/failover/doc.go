@@ -42,8 +42,9 @@
 //
 // A line that gets its address back is Suspect, and Returning at its first reply:
 // a lease taken back and given anew costs no flow. A carrier that is gone is Down
-// at once. One that is back when it is looked at
-// but whose counter has moved is a blink: a reason to ask (a burst), not to move.
+// at once, and asked often for the first seconds after it is back: its connections
+// wait for it. One that is back when it is looked at but whose counter has moved is
+// a blink: a reason to ask (a burst), not to move.
 //
 // # Evidence
 //

@@ -98,6 +98,7 @@ type line struct {
 	grace     time.Time // nothing is held against the line before
 
 	next      time.Time // the next regular probe
+	backAt    time.Time // when the carrier came back last
 	lastAsked time.Time
 	volley    bool      // it goes to all targets
 	burst     time.Time // the next probe of the burst, while Suspect

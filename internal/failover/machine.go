@@ -40,7 +40,8 @@ const (
 	stalled   = 50 * time.Millisecond  // a Tick later than this saw the machine stall
 	metered   = 30 * time.Second       // between probes of a metered line in reserve
 	reserve   = 2 * time.Second        // at most between probes of a line in reserve
-	eager     = 250 * time.Millisecond // at most between probes of a line not judged yet
+	eager     = 250 * time.Millisecond // at most between probes of a line not judged yet, or whose carrier came back
+	hopeful   = 5 * time.Second        // for so long after it came back
 )
 
 // New makes a Machine. No line has an address yet, none is in use.
@@ -185,6 +186,7 @@ func (m *Machine) Carrier(now time.Time, wan string, up bool, losses uint32) {
 			l.fall(m, now, Down, "no carrier")
 		case up && was.lost():
 			l.begin(m, now, Down)
+			l.backAt = now
 		case up && was.known && was.losses != losses:
 			l.doubt(m, now, "carrier blinked")
 		}

@@ -7,7 +7,7 @@ func (m *Machine) interval(l *line) time.Duration {
 	every := l.every
 	seldom := min(8*every, max(reserve, every))
 	switch {
-	case l.verdict == Untried:
+	case l.verdict == Untried, l.verdict == Down && !l.backAt.IsZero() && m.now.Sub(l.backAt) < hopeful:
 		return min(every, eager)
 	case l.metered && l.inUse:
 		return max(metered, every)

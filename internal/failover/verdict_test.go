@@ -290,3 +290,34 @@ func TestVerdictText(t *testing.T) {
 		t.Error("an unknown word is a verdict")
 	}
 }
+
+// A line whose carrier is back is asked often for some seconds: what waits for it
+// shall not wait longer than it must, though the first probes were lost. A line
+// that stays silent is left in peace after that.
+func TestReturnedCarrierIsAskedOften(t *testing.T) {
+	for _, mute := range []time.Duration{0, 200 * ms, 700 * ms, 1500 * ms, 4 * sec} {
+		w := newWorld(twoWANs(), 1).up()
+		w.m.Carrier(w.now, "fiber", true, 4)
+		w.at(10*sec, func() { w.m.Carrier(w.now, "fiber", false, 5); w.paths[fiber].sever(w.now, true) })
+		w.at(10300*ms, func() { w.m.Carrier(w.now, "fiber", true, 5) })
+		w.at(10300*ms+mute, func() { w.paths[fiber].sever(w.now, false) })
+		w.run(10300*ms + mute + 300*ms)
+		w.mustBe(t, fiber, Returning)
+		w.mustUse(t, "lte")
+		w.run(35 * sec)
+		if n := len(w.moves(9 * sec)); n != 1 {
+			w.dump(t)
+			t.Errorf("silent for %v: %d moves, want the one to lte", mute, n)
+		}
+	}
+	w := newWorld(twoWANs(), 1).up()
+	w.m.Carrier(w.now, "fiber", true, 4)
+	w.at(10*sec, func() { w.m.Carrier(w.now, "fiber", false, 5); w.paths[fiber].sever(w.now, true) })
+	w.at(10300*ms, func() { w.m.Carrier(w.now, "fiber", true, 5) })
+	w.run(16 * sec)
+	before := w.paths[fiber].probes
+	w.run(76 * sec)
+	if n := w.paths[fiber].probes - before; n > 31 {
+		t.Errorf("%d probes in a minute of a silent line in reserve, want one each 2 s", n)
+	}
+}

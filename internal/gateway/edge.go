@@ -70,6 +70,14 @@ func (d *daemon) pollCarrier() {
 		d.machine.Carrier(now, name, up, cs[i].Downs)
 		now := k.polled(up, cs[i].Downs)
 		d.world.wans[name] = now
+		if now.confirm != k.confirm {
+			// Before the line is asked: by then they are wanted.
+			if n, err := d.k.Forget(ports[i]); err != nil {
+				d.log.Warn("neighbours are looked for a second later than could be", "wan", name, "err", err)
+			} else if n > 0 {
+				d.log.Debug("neighbours are looked for anew", "wan", name, "lost", n)
+			}
+		}
 		if now.carrier != k.carrier || now.confirm != k.confirm {
 			d.news = true
 			d.wantTurn(settleFor)

@@ -1,0 +1,95 @@
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	sizeofNdMsg = 12 // struct ndmsg, linux/neighbour.h
+	ndaDst      = 1  // NDA_DST
+)
+
+// Forget drops the neighbours of a port that were looked for in vain, so that they
+// are looked for at once by the next packet. The kernel repeats a solicitation a
+// second later (RETRANS_TIMER of RFC 4861, 10, in both families): one that fell
+// into the moment without carrier makes of a blink a second or two. It returns how
+// many there were; a port that is not there has none.
+func (k *Kernel) Forget(p Port) (int, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	s, err := k.space(p.NS)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	links, err := s.links()
+	if err != nil {
+		return 0, err
+	}
+	index := 0
+	for _, l := range links {
+		if l.Name == p.Link {
+			index = l.Index
+		}
+	}
+	if index == 0 {
+		return 0, nil
+	}
+	n := 0
+	msgs, err := dump(s.route, unix.RTM_GETNEIGH, make([]byte, sizeofNdMsg))
+	if err != nil {
+		return 0, fmt.Errorf("list neighbours in %s: %w", place(p.NS), err)
+	}
+	for _, m := range msgs {
+		if m.Header.Type != unix.RTM_NEWNEIGH {
+			continue
+		}
+		lost, err := lostNeighbour(m.Data, index)
+		if err != nil {
+			return n, fmt.Errorf("list neighbours in %s: %w", place(p.NS), err)
+		}
+		if !lost.IsValid() {
+			continue
+		}
+		if err := request(s.route, unix.RTM_DELNEIGH, 0, delNeighbour(lost, index)); err != nil && !errors.Is(err, unix.ENOENT) {
+			return n, fmt.Errorf("forget neighbour %s of %s in %s: %w", lost, p.Link, place(p.NS), err)
+		}
+		n++
+	}
+	return n, nil
+}
+
+// lostNeighbour reads a neighbour (struct ndmsg and its attributes): its address,
+// if it is one of the link's that was looked for in vain so far.
+func lostNeighbour(b []byte, index int) (a netip.Addr, err error) {
+	if len(b) < sizeofNdMsg {
+		return a, short("neighbour", b)
+	}
+	// Family, padding, index, state.
+	if int(native.Uint32(b[4:])) != index || native.Uint16(b[8:])&(unix.NUD_INCOMPLETE|unix.NUD_FAILED) == 0 {
+		return a, nil
+	}
+	err = decode(b[sizeofNdMsg:], func(d *netlink.AttributeDecoder) {
+		if d.Type() == ndaDst {
+			a, _ = netip.AddrFromSlice(d.Bytes())
+		}
+	})
+	return a, err
+}
+
+func delNeighbour(a netip.Addr, index int) []byte {
+	b := make([]byte, sizeofNdMsg)
+	if b[0] = unix.AF_INET; a.Is6() {
+		b[0] = unix.AF_INET6
+	}
+	native.PutUint32(b[4:], uint32(index))
+	return append(b, attr(ndaDst, a.AsSlice())...)
+}
