@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -52,10 +53,10 @@ func (s *Site) rough() []Run {
 		}})
 	}
 	if l := s.Line(wan); len(runs) > 0 && l.VLAN == 0 && !s.shared(l.Port) {
-		drill := name("rough", wan, "blinks")
+		drills := []string{name("rough", wan, "blinks"), name("rough", wan, "blinks", "moves")}
 		about := "the carrier of " + wan + " blinks twenty times, 50 to 500 ms each"
-		act := promised(about, wan, true, Act{[]string{drill}, func(ctx context.Context, b *Bench) []Result {
-			return []Result{b.blinks(ctx, drill, wan, about)}
+		act := promised(about, wan, true, Act{drills, func(ctx context.Context, b *Bench) []Result {
+			return b.blinks(ctx, drills, wan, about)
 		}})
 		runs = append(runs, Run{Name: "blinks-" + wan, About: about, Variant: Variant{TAP: []string{wan}}, Acts: []Act{act}})
 	}
@@ -263,36 +264,62 @@ func (s *strays) stop() {
 }
 
 // blinks has the carrier of the line in use go and come back twenty times in a
-// row. Datagrams and new connections may take another line meanwhile; a TCP
-// connection is to pay by repeating itself.
-func (b *Bench) blinks(ctx context.Context, drill, wan, about string) Result {
+// row. A TCP connection pays by repeating itself. New connections take another
+// line, once, and stay there while the line has to prove itself.
+func (b *Bench) blinks(ctx context.Context, drills []string, wan, about string) []Result {
 	look := func() string {
 		return "the line's verdict, its hold-down and its flows; weir's log: " + b.Daemon.Log(8)
 	}
 	t, err := b.traffic(ctx)
 	if err != nil {
-		return fail(drill, about, "a house in order", err.Error(), look())
+		return failAll(drills, about, "a house in order", err.Error(), look())
 	}
 	defer t.stop()
 	if err := b.happens(Cut); err != nil {
-		return fail(drill, about, "blinks", err.Error(), "the lab")
+		return failAll(drills, about, "blinks", err.Error(), "the lab")
 	}
+	lines := t.followNew(ctx)
 	// Lengths and pauses are the same each time the drill is made.
 	chance := rand.New(rand.NewPCG(20, 50))
 	for range 20 {
 		for _, on := range []bool{false, true} {
 			if err := b.ISPs[wan].Carrier(on); err != nil {
-				return fail(drill, about, "a blink", err.Error(), "the lab")
+				lines()
+				return failAll(drills, about, "a blink", err.Error(), "the lab")
 			}
 			pause(ctx, time.Duration(50+chance.IntN(450))*time.Millisecond)
 		}
 	}
+	over := time.Now()
 	_ = t.flows[lab.Datagrams].Close() // it may have moved
 	delete(t.flows, lab.Datagrams)
-	if wrong := t.goesOn(ctx, wan, time.Now()); wrong != "" {
-		return fail(drill, about, "no TCP connection over the line ends, and all go on", wrong, look())
+	kept := pass(drills[0], about, secs("the longest silence of a sending connection", t.flows[lab.Sending].Silence(t.since)), packets("conversations lost", 0))
+	if wrong := t.goesOn(ctx, wan, over); wrong != "" {
+		kept = fail(drills[0], about, "no TCP connection over the line ends, and all go on", wrong, look())
 	}
-	return pass(drill, about, secs("the longest silence of a sending connection", t.flows[lab.Sending].Silence(t.since)), packets("conversations lost", 0))
+	took := lines()
+	moves := pass(drills[1], about, packets("moves", len(took)-1))
+	if len(took) == 0 || len(took) > 2 {
+		moves = fail(drills[1], about, "new connections go on, and move to another line once", "they went by: "+strings.Join(took, ", "), look())
+	}
+	return []Result{kept, moves}
+}
+
+// followNew has the house begin new connections until the lines are asked for: by
+// which they went, in order, each named when it was another than before.
+func (t *traffic) followNew(ctx context.Context) (lines func() []string) {
+	ctx, cancel := context.WithCancel(ctx)
+	var ended sync.WaitGroup
+	var took []string
+	ended.Go(func() {
+		for pause(ctx, 50*time.Millisecond) {
+			// One that is lost by a blink is none that was moved.
+			if wan, wrong := t.newGoes(ctx, t.v6); wrong == "" && (len(took) == 0 || took[len(took)-1] != wan) {
+				took = append(took, wan)
+			}
+		}
+	})
+	return func() []string { cancel(); ended.Wait(); return took }
 }
 
 // oneWay are the runs of a line in use that is dead in one direction, its carrier

@@ -261,19 +261,26 @@ func refuseAt(at func(*lab.Lab) *lab.Host, hook string, rules ...string) func(*r
 // wrongLine sends what the LAN asks of the internet's server by the line in
 // reserve.
 func wrongLine(b *rehearse.Bench) error {
-	out, err := b.Lab.Gateway().Run(bg, "ip", "-4", "rule", "show")
+	table, err := tableOf(b, "lte")
 	if err != nil {
 		return err
 	}
-	// The table of the line's cable: the rule that names it.
-	for line := range bytes.Lines([]byte(out)) {
-		if bytes.Contains(line, []byte("oif lte lookup ")) {
-			table := string(bytes.Fields(line[bytes.Index(line, []byte("lookup ")):])[1])
-			_, err := b.Lab.Gateway().Run(bg, "ip", "rule", "add", "pref", "50", "iif", "eth0", "to", "192.0.2.80", "ipproto", "tcp", "dport", "7", "lookup", table)
-			return err
+	_, err = b.Lab.Gateway().Run(bg, "ip", "rule", "add", "pref", "50", "iif", "eth0", "to", "192.0.2.80", "ipproto", "tcp", "dport", "7", "lookup", table)
+	return err
+}
+
+// tableOf is the table of a line's cable: that of the rule that names it.
+func tableOf(b *rehearse.Bench, wan string) (string, error) {
+	out, err := b.Lab.Gateway().Run(bg, "ip", "-4", "rule", "show")
+	if err != nil {
+		return "", err
+	}
+	for line := range strings.Lines(out) {
+		if _, after, ok := strings.Cut(line, "oif "+wan+" lookup "); ok {
+			return strings.Fields(after)[0], nil
 		}
 	}
-	return fmt.Errorf("no rule for what leaves by lte: %s", out)
+	return "", fmt.Errorf("no rule for what leaves by %s: %s", wan, out)
 }
 
 // blip drops all for a moment.
