@@ -236,12 +236,12 @@ func (l *line) betterThan(m *Machine, o *line) bool {
 	latency, answered := l.latency()
 	t := m.cfg.Degraded
 	switch {
+	case o.hollow: // then any line that carries something is
+		return l.verdict == Up
 	case l.verdict != Up, len(l.history) < latencyLen, answered == 0:
 		return false
 	case t.Loss > 0 && loss > t.Loss/2, t.Latency > 0 && latency > t.Latency*3/4:
 		return false
-	case o.hollow:
-		return true
 	case o.lossy:
 		return 2*loss <= o.loss()
 	}

@@ -276,8 +276,8 @@ func TestPingsAndNothingElse(t *testing.T) {
 	cfg := severalKinds() // the line in reserve is asked each 30 s, one target of four, but now
 	cfg.WANs[1].Metered = true
 	w = start(cfg, 1)
-	w.at(10*time.Minute, func() { w.paths[fiber].only = map[Kind]bool{Echo: true} })
-	w.run(10*time.Minute + 7*sec)
+	w.at(5*sec, func() { w.paths[fiber].only = map[Kind]bool{Echo: true} })
+	w.run(10 * sec)
 	w.mustUse(t, "lte")
 
 	w = start(severalKinds(), 1) // the servers are dead, and not the line
