@@ -192,6 +192,50 @@ func TestOutages(t *testing.T) {
 	})
 }
 
+// What passes by an ISP that is picky.
+func TestPickyISP(t *testing.T) {
+	labtest.In(t, func(t *testing.T, l *lab.Lab) {
+		ctx := t.Context()
+		isp, err := l.Connect(fiber)
+		must(t, err)
+		gw := l.Gateway()
+		must(t, gw.Sysctl("net/ipv6/conf/eth1/accept_dad", "0"))
+		must(t, gw.Up("eth1"))
+		must(t, gw.AddAddr("eth1", pfx("198.51.100.10/24")))
+		must(t, gw.AddAddr("eth1", pfx("2001:db8:1::10/64")))
+		must(t, gw.Route(pfx("0.0.0.0/0"), addr("198.51.100.1"), "eth1"))
+		must(t, gw.Route(pfx("::/0"), addr("fe80::1"), "eth1"))
+		pass := func(to string) (ping, tcp, udp bool) {
+			p, err := gw.Ping(addr(to), 10*time.Millisecond)
+			must(t, err)
+			_, ping = p.Answered(ctx, time.Now(), 300*time.Millisecond)
+			p.Stop()
+			ap := netip.AddrPortFrom(addr(to), 7)
+			_, a, _ := gw.Ask(ctx, "tcp", netip.Addr{}, ap, 300*time.Millisecond)
+			_, b, _ := gw.Ask(ctx, "udp", netip.Addr{}, ap, 300*time.Millisecond)
+			return ping, a == lab.Answered, b == lab.Answered
+		}
+		for _, c := range []struct {
+			name       string
+			fault      func(bool) error
+			ping, rest bool
+		}{
+			{"all", func(bool) error { return nil }, true, true},
+			{"pings only", isp.OnlyPings, true, false},
+			{"no pings", isp.NoPings, false, true},
+			{"all again", func(bool) error { return nil }, true, true},
+		} {
+			must(t, c.fault(true))
+			for _, to := range []string{"1.1.1.1", "2606:4700:4700::1111"} {
+				if ping, tcp, udp := pass(to); ping != c.ping || tcp != c.rest || udp != c.rest {
+					t.Errorf("%s, %s: ping %t, TCP %t, UDP %t", c.name, to, ping, tcp, udp)
+				}
+			}
+			must(t, c.fault(false))
+		}
+	})
+}
+
 func TestISPAddresses(t *testing.T) {
 	labtest.In(t, func(t *testing.T, l *lab.Lab) {
 		ctx := t.Context()

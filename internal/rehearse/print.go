@@ -26,6 +26,8 @@ var sections = []struct{ word, title string }{
 	{"uplink", "A line that carries nothing up"},
 	{"downlink", "A line that carries nothing down"},
 	{"rough", "A line that is bad, but works"},
+	{"pings", "An ISP that answers pings and nothing else"},
+	{"nopings", "An ISP that answers everything but pings"},
 	{"deaf", "An ISP's DHCP server gone deaf"},
 	{"nak", "An ISP that takes its word back"},
 	{"renumber", "An ISP that renumbers"},

@@ -82,6 +82,7 @@ func Rehearse(ctx context.Context, o Options) (*Report, error) {
 		return g.report, nil
 	}
 	all := Runs(site)
+	g.report.Omitted = site.Omitted // what can't be tried with this file is known by now
 	runs := slices.DeleteFunc(slices.Clone(all), func(r Run) bool {
 		return !slices.ContainsFunc(r.Acts, func(a Act) bool { return a.wanted(r.of(o.Only)) })
 	})

@@ -65,6 +65,7 @@ func Runs(s *Site) []Run {
 	runs = append(runs, steady)
 	if bare {
 		runs = append(runs, s.rough()...)
+		runs = append(runs, s.kinds()...)
 	}
 	if run, ok := s.routeRun(); ok {
 		runs = append(runs, run)

@@ -8,7 +8,8 @@ import (
 	"weir/internal/rehearse"
 )
 
-// rough are the saboteurs of lines that are bad, and of those dead one way.
+// rough are the saboteurs of lines that are bad, of picky ISPs, and of lines dead
+// one way.
 var rough = []stage{
 	{reference, "rough-fiber", []saboteur{
 		{"new connections are moved", at(rehearse.Cut, once("moved", wrongLine)), []string{"rough/fiber/loss", "rough/fiber/buffer"}},
@@ -27,6 +28,14 @@ var rough = []stage{
 	{reference, "alone-fiber", []saboteur{
 		{"conversations are reset", at(rehearse.Cut, refuse("forward", `iifname eth0 tcp dport 7 ct state established reject with tcp reset`)), []string{"rough/fiber/alone/buffer", "rough/fiber/alone/loss"}},
 		{"inside addresses on the lines", at(rehearse.Up, leak), []string{"leak/fiber/alone-fiber", "leak/lte/alone-fiber"}},
+	}},
+	{reference, "pings-fiber", []saboteur{
+		{"only echoes are tried", at(rehearse.Up, refuse("output", `oifname { fiber, lte } tcp dport 443 drop`)), []string{"pings/fiber/new"}},
+		{"inside addresses on the lines", at(rehearse.Up, leak), []string{"leak/fiber/pings-fiber", "leak/lte/pings-fiber"}},
+	}},
+	{reference, "nopings-fiber", []saboteur{
+		{"only echoes are tried", at(rehearse.Cut, refuse("output", `oifname fiber tcp dport 443 drop`)), []string{"nopings/fiber/calm"}},
+		{"inside addresses on the lines", at(rehearse.Up, leak), []string{"leak/fiber/nopings-fiber", "leak/lte/nopings-fiber"}},
 	}},
 	{reference, "uplink-fiber", []saboteur{
 		{"nobody fails over", at(rehearse.Cut, freeze), []string{"uplink/fiber/gap", "uplink/fiber/new"}},

@@ -1,0 +1,119 @@
+package rehearse
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"weir/internal/config"
+)
+
+// kinds are the runs of a line in use that answers pings and nothing else, and of
+// one that answers everything but pings: what of it works is known by targets of
+// several kinds only.
+func (s *Site) kinds() []Run {
+	v6 := s.talk6()
+	order := s.Order(v6)
+	if len(order) < 2 {
+		return nil
+	}
+	wan := order[0]
+	own, others := targetsOf(s.Config.WAN(wan), v6), targetsOf(s.Config.WAN(order[1]), v6)
+	echo := func(t config.Target) bool { return t.Ask == config.AskEcho }
+	both := func(t config.Target) bool { return !echo(t) && slices.Contains(others, t) }
+	var runs []Run
+	// Three misses of a target, each in its turn, and a second opinion.
+	most := time.Duration(3*len(own))*s.Config.WAN(wan).Probe.Every + 2*time.Second
+	switch {
+	case !slices.ContainsFunc(own, echo) || !slices.ContainsFunc(own, both):
+		s.omit(false, "an ISP that answers pings and nothing else", "%s and %s have no target in common that is asked otherwise than by an echo", wan, order[1])
+	case most > 30*time.Second || s.Config.WAN(wan).Metered:
+		s.omit(false, "an ISP that answers pings and nothing else", "%s is tried so seldom that it would take minutes to find out", wan)
+	default:
+		drill := name("pings", wan, "new")
+		about := wan + " answers pings and nothing else"
+		runs = append(runs, Run{Name: "pings-" + wan, About: about, Acts: []Act{promised(about, wan, true, Act{[]string{drill}, func(ctx context.Context, b *Bench) []Result {
+			return []Result{b.onlyPings(ctx, drill, wan, about, most)}
+		}})}})
+	}
+	if slices.ContainsFunc(own, func(t config.Target) bool { return !echo(t) }) {
+		drill := name("nopings", wan, "calm")
+		about := wan + " answers everything but pings"
+		runs = append(runs, Run{Name: "nopings-" + wan, About: about, Acts: []Act{promised(about, wan, true, Act{[]string{drill}, func(ctx context.Context, b *Bench) []Result {
+			return []Result{b.noPings(ctx, drill, wan, about)}
+		}})}})
+	} else {
+		s.omit(false, "an ISP that answers everything but pings", "%s has targets of no other kind", wan)
+	}
+	return runs
+}
+
+func targetsOf(w *config.WAN, v6 bool) []config.Target {
+	if v6 {
+		return w.Probe.Target6
+	}
+	return w.Probe.Target4
+}
+
+// onlyPings has the line in use answer nothing but pings, and waits for new
+// connections by another one.
+func (b *Bench) onlyPings(ctx context.Context, drill, wan, about string, most time.Duration) Result {
+	look := func() string { return "the line's targets; weir's log: " + b.Daemon.Log(6) }
+	t, err := b.traffic(ctx)
+	if err != nil {
+		return fail(drill, about, "a house in order", err.Error(), look())
+	}
+	defer t.stop()
+	other := b.Order(t.v6)[1]
+	expected := "new connections go by " + other
+	if err := b.ISPs[wan].OnlyPings(true); err != nil {
+		return fail(drill, about, "an ISP that passes pings only", err.Error(), "the lab")
+	}
+	cut := time.Now()
+	if err := b.happens(Cut); err != nil {
+		return fail(drill, about, expected, err.Error(), "the lab")
+	}
+	at, ok := t.comesBack(ctx, t.v6, other, most+time.Second)
+	if !ok {
+		return fail(drill, about, expected+" within "+seconds(most), "not in "+seconds(most+time.Second), look())
+	}
+	return timed(drill, about, at.Sub(cut), most, expected, look(), secs("found after", at.Sub(cut)))
+}
+
+// quietFor is longer than a line lives on what comes back of old conversations.
+const quietFor = 6 * time.Second
+
+// noPings has the line in use answer everything but pings, while nobody in the
+// house begins anything: the line stays in use by its other targets alone.
+func (b *Bench) noPings(ctx context.Context, drill, wan, about string) Result {
+	look := func() string { return "the line's targets; weir's log: " + b.Daemon.Log(6) }
+	const expected = "nothing is moved, and no conversation ends"
+	t, err := b.traffic(ctx)
+	if err != nil {
+		return fail(drill, about, "a house in order", err.Error(), look())
+	}
+	defer t.stop()
+	stray := b.elsewhere(wan)
+	defer stray.stop()
+	if err := b.ISPs[wan].NoPings(true); err != nil {
+		return fail(drill, about, "an ISP that passes no pings", err.Error(), "the lab")
+	}
+	if err := b.happens(Cut); err != nil {
+		return fail(drill, about, expected, err.Error(), "the lab")
+	}
+	pause(ctx, quietFor)
+	since := time.Now()
+	by, wrong := t.newGoes(ctx, t.v6)
+	if seen := stray.seen.Load(); seen != nil {
+		wrong = seen.what
+	} else if wrong == "" && by != wan {
+		wrong = "a new connection goes by " + by
+	}
+	if wrong == "" {
+		wrong = t.goesOn(ctx, wan, since)
+	}
+	if wrong != "" {
+		return fail(drill, about, expected, wrong, look())
+	}
+	return pass(drill, about, packets("conversations lost", 0), secs("for", time.Since(since)+quietFor))
+}
