@@ -51,7 +51,7 @@ func Listen(dir, group string, log *slog.Logger) (net.Listener, error) {
 	if err := os.Chmod(fresh, 0o660); err != nil {
 		return fail(fmt.Errorf("give %s its mode: %w", path, err))
 	}
-	if err := giveGroup(fresh, group, log); err != nil {
+	if err := give(fresh, group, log); err != nil {
 		return fail(err)
 	}
 	if err := os.Rename(fresh, path); err != nil {
@@ -63,27 +63,37 @@ func Listen(dir, group string, log *slog.Logger) (net.Listener, error) {
 // usualGroup is the group that has the socket where there is such a group.
 const usualGroup = "weir"
 
-// giveGroup gives path to a group. That the usual one does not exist is no error,
-// and that a group can't be given (a user namespace holds one) is logged.
-func giveGroup(path, group string, log *slog.Logger) error {
+// Give gives the socket in the runtime directory dir to a group, as Listen does:
+// whoever connects from now on is asked for it.
+func Give(dir, group string, log *slog.Logger) error {
+	err := give(filepath.Join(dir, SocketName), group, log)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil // somebody removed it: Listen makes it anew
+	}
+	return err
+}
+
+// give gives path to a group. That the usual one does not exist is no error, path is
+// then our own group's; and that a group can't be given (a user namespace holds one) is logged.
+func give(path, group string, log *slog.Logger) error {
 	if group == "" {
 		group = usualGroup
 	}
+	gid := os.Getegid()
 	g, err := user.LookupGroup(group)
 	var unknown user.UnknownGroupError
 	switch {
 	case errors.As(err, &unknown) && group == usualGroup:
-		return nil
 	case err != nil:
 		return fmt.Errorf("give the API's socket to group %q: %w; `groupadd --system %s` makes it", group, err, group)
-	}
-	gid, err := strconv.Atoi(g.Gid)
-	if err != nil {
-		return fmt.Errorf("group %q has the number %q", group, g.Gid)
+	default:
+		if gid, err = strconv.Atoi(g.Gid); err != nil {
+			return fmt.Errorf("group %q has the number %q", group, g.Gid)
+		}
 	}
 	err = os.Chown(path, -1, gid)
 	if errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.EINVAL) {
-		log.Warn("the API's socket stays with its maker's group: another can't be given here", "group", group, "err", err)
+		log.Warn("the API's socket stays with its group: another can't be given here", "group", group, "err", err)
 		return nil
 	}
 	return err

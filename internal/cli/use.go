@@ -25,6 +25,7 @@ func useCmd() *cobra.Command {
 		Long: `Has new connections take a line, whatever "prefer" says. While the line does not work
 the others are used, and it is taken again when it does. "auto" leaves the choice to
 failover. What is chosen stays through restarts; "weir status" shows it and who chose.
+A file that lacks the line ends the choice, for good.
 
 Connections that are there stay where they are, or move if the line that they leave
 says on_return = "move".`,

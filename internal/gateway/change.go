@@ -87,10 +87,19 @@ func (d *daemon) put(ctx context.Context, cfg *config.Config, v version, c api.C
 	if err := errors.Join(refusal(p), cuts(c.Session, c.CutMeOff, f.actual, p)); err != nil {
 		return api.Outcome{}, &api.Error{Status: http.StatusConflict, Problem: api.Problem{Title: err.Error(), Plan: p.String()}}
 	}
+	regroup := cfg.API.Group != d.cfg.API.Group
+	if regroup {
+		if err := api.Give(d.o.RuntimeDir, cfg.API.Group, d.log); err != nil {
+			return api.Outcome{}, &api.Error{Status: http.StatusConflict, Problem: api.Problem{Title: err.Error() + "; the file before stays in force"}}
+		}
+	}
 	if !p.Empty() {
 		// A caller that goes away in the middle does not stop half-way.
 		if err := d.k.Apply(context.WithoutCancel(ctx), p); err != nil {
 			d.wantTurn(0) // what the kernel undid may have met with changes meanwhile
+			if regroup {
+				err = errors.Join(err, api.Give(d.o.RuntimeDir, d.cfg.API.Group, d.log))
+			}
 			return api.Outcome{}, &api.Error{Status: http.StatusInternalServerError, Problem: api.Problem{Title: err.Error() + "; the file before stays in force", Plan: p.String()}}
 		}
 	}
@@ -99,10 +108,15 @@ func (d *daemon) put(ctx context.Context, cfg *config.Config, v version, c api.C
 	d.notes = managers(cfg, f.actual)
 	d.news, d.named = true, false // the search domain may be another
 	d.machine.Configure(start, failoverConfig(cfg))
+	note, items := d.dropChoice(cfg)
+	if note != "" {
+		d.notes = append(d.notes, note)
+		d.machine.Use(start, "")
+	}
 	d.turned(start, p, nil)
 	d.wantTurn(settleFor) // what appeared with this turn: ports that moved, addresses of the kernel's
 	d.log.Info("another file is in force", "file", v.From, "by", v.By, "steps", len(p.Steps))
-	err = errors.Join(d.keep(forceFile, d.force), d.store.Put(d.world.house.since(before)...))
+	err = errors.Join(d.keep(forceFile, d.force), d.store.Put(append(items, d.world.house.since(before)...)...))
 	if err != nil {
 		return api.Outcome{}, fmt.Errorf("the file is in force, but will not survive a restart: %w", err)
 	}

@@ -53,9 +53,7 @@ func Run(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, d.close()) }()
-	group := d.cfg.API.Group
-	listen := func() (net.Listener, error) { return api.Listen(o.RuntimeDir, group, o.Log) }
-	l, err := listen()
+	l, err := api.Listen(o.RuntimeDir, d.cfg.API.Group, o.Log)
 	if err != nil {
 		return err
 	}
@@ -66,6 +64,13 @@ func Run(ctx context.Context, o Options) (err error) {
 	}
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(l) }()
+	listen := func() (net.Listener, error) { // for the group of the file in force then
+		group, err := call(ctx, d, func() (string, error) { return d.cfg.API.Group, nil })
+		if err != nil {
+			return nil, err
+		}
+		return api.Listen(o.RuntimeDir, group, o.Log)
+	}
 	go keepServing(ctx, srv, filepath.Join(o.RuntimeDir, api.SocketName), listen, lookEvery, o.Log)
 	err = d.loop(ctx)
 	// Answers under way are still given; watchers end with ctx.
@@ -123,6 +128,13 @@ func open(o Options) (_ *daemon, err error) {
 	d.restore(d.store.Kept())
 	if err := d.chooseFile(); err != nil {
 		return nil, err
+	}
+	note, forget := d.dropChoice(d.cfg)
+	if err := d.store.Put(forget...); err != nil {
+		d.unkept("that nobody chooses a line any more", err)
+	}
+	if note != "" {
+		d.notes = append(d.notes, note)
 	}
 	d.k, err = kernel.Open(kernel.Options{StateDir: o.StateDir, RuntimeDir: o.RuntimeDir, Log: o.Log, FlowsEnded: d.tellFlows})
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"weir/internal/api"
+	"weir/internal/config"
 	"weir/internal/state"
 )
 
@@ -51,4 +52,17 @@ func (d *daemon) choice() *api.Choice {
 		return nil
 	}
 	return &api.Choice{WAN: d.chosen.WAN, By: d.chosen.By, Since: d.chosen.Since}
+}
+
+// dropChoice lets go of a choice of a WAN that c does not have, so that another one
+// of that name, in some later file, is not taken for it. note tells of it, and items are to be stored;
+// both are empty if there is nothing to let go of.
+func (d *daemon) dropChoice(c *config.Config) (note string, items []state.Item) {
+	old := d.chosen
+	if old.WAN == "" || c.WAN(old.WAN) != nil {
+		return "", nil
+	}
+	d.chosen = state.Choice{}
+	d.log.Info("the chosen line is not in the file any more: failover chooses", "wan", old.WAN, "by", old.By)
+	return fmt.Sprintf("%s chose %s (`weir use`), which this file does not have: failover chooses again", old.By, old.WAN), []state.Item{state.KeepChoice(nil)}
 }
