@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"os"
 
 	"golang.org/x/sync/errgroup"
@@ -35,9 +36,14 @@ func Obey[T any](ctx context.Context, parent *Conn, loop func(context.Context, <
 			}
 		}
 	})
+	var why error
 	g.Go(func() error {
-		defer parent.Close() // Recv returns
-		return loop(ctx, orders)
+		defer parent.Close() // Recv returns, with an error that says nothing
+		why = loop(ctx, orders)
+		return why
 	})
-	return g.Wait()
+	if err := g.Wait(); why == nil || errors.Is(why, context.Canceled) {
+		return err
+	}
+	return why
 }
