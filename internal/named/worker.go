@@ -1,0 +1,218 @@
+package named
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/miekg/dns"
+
+	"weir/internal/worker"
+)
+
+// Worker is named with who looks after it, as a child of the gateway. It takes
+// Config messages and sends Report messages. When named ends, it does: the
+// parent starts both again, later each time.
+var Worker = worker.Kind{Name: "named", Run: run}
+
+// againAfter is when what could not be told to named is tried again.
+const againAfter = 2 * time.Second
+
+func run(ctx context.Context, c *worker.Conn, log *slog.Logger) error {
+	return worker.Obey(ctx, c, func(ctx context.Context, orders <-chan worker.Order[Config]) error {
+		return serve(ctx, orders, func(r Report) { _ = c.Send(r) }, log) // a failure ends the connection, and with it us
+	})
+}
+
+// serve runs named by the configurations that come.
+func serve(ctx context.Context, orders <-chan worker.Order[Config], report func(Report), log *slog.Logger) error {
+	var s *server
+	defer func() {
+		if s != nil {
+			s.end()
+		}
+	}()
+	again := time.NewTimer(0)
+	again.Stop()
+	defer again.Stop()
+	var c Config
+	var gone chan struct{}
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-gone:
+			return s.err
+		case o := <-orders:
+			worker.Message{Files: o.Files}.Close()
+			c = o.Value
+		case <-again.C:
+		}
+		if s == nil {
+			var err error
+			if s, err = open(ctx, c, log); err != nil {
+				return err
+			}
+			gone = s.exited
+		}
+		notes, err := s.take(ctx, c)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		r := Report{Ready: true, PID: s.pid, Notes: notes}
+		if again.Stop(); err != nil {
+			log.Error("not all of the names is as it should be", "err", err, "again_in", againAfter)
+			r.Err = err.Error()
+			again.Reset(againAfter)
+		}
+		report(r)
+	}
+}
+
+// server is a running named and what is known of its zones.
+type server struct {
+	*process
+	log    *slog.Logger
+	client client
+	zones  []*zone
+	told   told
+	synced map[string]bool // zones that hold what they should, but for leases
+	leases leases
+	notes  []string // logged already
+}
+
+// open starts named on a configuration and waits until it answers. It answers by
+// the zones as they were; take brings them up to date.
+func open(ctx context.Context, c Config, log *slog.Logger) (*server, error) {
+	w, err := write(c, time.Now())
+	if err != nil {
+		return nil, err
+	}
+	if err := checkConf(ctx, c.Program, filepath.Join(c.Dir, confFile)); err != nil {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		// It may be a zone that a power cut damaged: each is looked at once named runs.
+		log.Warn("named is started nevertheless", "err", err)
+	}
+	p, err := start(c, log)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.ready(ctx); err != nil {
+		p.end()
+		return nil, err
+	}
+	s := &server{process: p, log: log, zones: w.zones, synced: map[string]bool{}}
+	s.leases = leases{names: map[string]held{}, reverse: map[string]string{}}
+	s.client = client{addr: "127.0.0.1:53", key: w.keys[ownKey]}
+	if s.told, err = readTold(c.Dir); err != nil {
+		log.Error("what was put into the zones is not known any more", "err", err)
+	}
+	return s, nil
+}
+
+// take brings named and its zones to a configuration. notes are what is to be
+// known and is no failure.
+func (s *server) take(ctx context.Context, c Config) (notes []string, err error) {
+	text, err := Conf(c)
+	if err != nil {
+		return nil, err
+	}
+	if old, rerr := os.ReadFile(filepath.Join(c.Dir, confFile)); rerr != nil || string(old) != text {
+		if err := CheckConf(ctx, c); err != nil {
+			return nil, err // the files stay those that named runs by
+		}
+	}
+	w, err := write(c, time.Now())
+	if err != nil {
+		return nil, err
+	}
+	if w.changed {
+		if err := s.reload(ctx); err != nil {
+			return nil, err
+		}
+		s.log.Info("named has another configuration")
+	}
+	for _, z := range w.zones {
+		i := slices.IndexFunc(s.zones, func(o *zone) bool { return o.name == z.name })
+		if i < 0 || !slices.Equal(lines(s.zones[i].rrs), lines(z.rrs)) || s.zones[i].soa != z.soa || w.changed {
+			s.synced[z.name] = false
+		}
+	}
+	s.zones, s.client.key = w.zones, w.keys[ownKey]
+	for _, z := range s.zones {
+		if !s.synced[z.name] {
+			err = errors.Join(err, s.syncZone(ctx, c, z))
+		}
+	}
+	notes, lerr := s.leases.sync(ctx, s.client, c, s.zones)
+	for _, n := range notes {
+		if !slices.Contains(s.notes, n) {
+			s.log.Warn("a device gets no name", "why", n)
+		}
+	}
+	s.notes = notes
+	return notes, errors.Join(err, lerr)
+}
+
+// syncZone makes a zone hold what the configuration puts in. What is to be put in
+// is noted before it is: after a kill between the two nothing stays that nobody
+// knows to be ours.
+func (s *server) syncZone(ctx context.Context, c Config, z *zone) error {
+	holds, err := s.client.transfer(z.name)
+	if err != nil {
+		holds, err = s.mend(ctx, c, z, err)
+		if err != nil {
+			return err
+		}
+	}
+	s.leases.learn(z.name, holds)
+	before, now := s.told[z.name], lines(z.rrs)
+	router := absolute(c.Gateway + "." + c.Domain)
+	if change := z.difference(holds, before, router); !change.empty() {
+		both := slices.Compact(slices.Sorted(slices.Values(append(slices.Clone(before), now...))))
+		if err := s.note(c, z, both); err != nil {
+			return err
+		}
+		if err := s.client.make(ctx, z.name, change); err != nil {
+			return err
+		}
+	}
+	if err := s.note(c, z, now); err != nil {
+		return err
+	}
+	s.synced[z.name] = true
+	return nil
+}
+
+func (s *server) note(c Config, z *zone, put []string) error {
+	if slices.Equal(s.told[z.name], put) {
+		return nil
+	}
+	s.told[z.name] = put
+	return s.told.write(c.Dir)
+}
+
+// mend begins a zone anew that named can't load, as a disk may leave it after a
+// power cut: what others had put in is lost, the house has its names.
+func (s *server) mend(ctx context.Context, c Config, z *zone, why error) ([]dns.RR, error) {
+	path := filepath.Join(c.Dir, workDir, zoneFile(z.name))
+	loadErr := checkZone(ctx, c.Program, z.name, path)
+	if loadErr == nil {
+		return nil, why // the zone is sound: it was something else, and is tried again
+	}
+	s.log.Error("a zone can't be loaded and is made anew; what others put in with keys is lost", "zone", z.name, "err", loadErr, "kept_as", path+".bad")
+	_ = os.Rename(path, path+".bad") // for a person to look at
+	if err := z.begin(c, path, time.Now()); err != nil {
+		return nil, err
+	}
+	if err := s.reload(ctx); err != nil {
+		return nil, err
+	}
+	return s.client.transfer(z.name)
+}
