@@ -261,7 +261,12 @@ lan "home" {
     # Host name. Unsaid: the label. Source: RFC 1123.
     # name = "nas"
 
-    # Later: alias, client_id.
+    # Further names, by BIND (dns): in the house's domain if there is no dot in them, else in a zone
+    # that is served here.
+    # Domain; one or a list. Unsaid: none. Source: CNAME, RFC 1035, 3.3.1.
+    # alias = "files"
+
+    # Later: client_id.
   }
 
   # Later: untagged, isolated, mtu, dhcp6 { }, network { }.
@@ -395,16 +400,118 @@ route "calls" {
 
 # The resolver for the house.
 dns {
-  # Who answers. In this release auto is forward: local names from here, all others from upstream.
-  # "auto" or "forward" (later: "bind"). Unsaid: auto.
+  # Who answers. forward is weir itself: local names from here, all others from upstream. bind is
+  # BIND 9, run by weir: it also asks from the root on, validates DNSSEC, and has zones of its own
+  # that others can update. auto is forward, but bind where the file has what only BIND can do:
+  # zone, key, alias. Without BIND (Debian: bind9) on the machine weir says so, and forward answers.
+  # "auto" or "forward" or "bind". Unsaid: auto.
   engine = "auto"
 
-  # Resolvers that are asked; tls://ADDRESS#NAME is asked encrypted, and has to prove that name.
-  # Resolver; one or a list. Unsaid: the line's own resolvers. Source: RFC 1035; RFC 7858 for
-  # tls://.
-  # upstream = ["9.9.9.9", "tls://9.9.9.9#dns.quad9.net"]
+  # Resolvers that are asked; tls://ADDRESS#NAME is asked encrypted, and has to prove that name (not
+  # with bind).
+  # Resolver; one or a list. Unsaid: forward: the line's own resolvers; bind: none, from the root
+  # on. Source: RFC 1035; RFC 7858 for tls://.
+  # upstream = ["9.9.9.9", "2620:fe::fe"]
 
-  # Later: client, private_domain, validate, log, zone { }, key { }, block_list { }.
+  # With bind: answers whose DNSSEC signatures are wrong are withheld. The root's keys are built in
+  # and followed (RFC 5011); a file root-anchors with DS records in the state directory takes their
+  # place.
+  # True or false. Unsaid: true. Source: RFC 4035.
+  validate = true
+
+  # A zone that is served here, or forwarded, by BIND. The house's domain and the LANs' reverse
+  # zones are there unsaid; naming them adds to them.
+  zone "home.arpa" {
+    # Who is asked for what is in this zone, and believed. Nothing else stands beside it.
+    # Resolver; one or a list. Unsaid: served here. Source: type forward.
+    # forward = "10.9.0.1"
+
+    # How long its records may be remembered.
+    # Time, 1s to 7d. Unsaid: 1h. Source: RFC 1035, $TTL.
+    ttl = "1h"
+
+    # The times in its start of authority, for secondaries.
+    soa {
+      # How often they look.
+      # Time, 1s to 30d. Unsaid: 1h. Source: RFC 1035, 3.3.13.
+      refresh = "1h"
+
+      # How soon again if that failed.
+      # Time, 1s to 30d. Unsaid: 10m. Source: RFC 1035, 3.3.13.
+      retry = "10m"
+
+      # How long they answer without us.
+      # Time, 1s to 365d. Unsaid: 7d. Source: RFC 1035, 3.3.13.
+      expire = "7d"
+
+      # How long it may be remembered that a name is not there.
+      # Time, 0s to 1d. Unsaid: 1m. Source: RFC 2308, 4.
+      minimum = "1m"
+    }
+
+    # Records of a name in the zone; @ is the zone itself, *.NAME whatever is below a name and not
+    # there. Names in the data are relative to the zone unless they end in a dot.
+    record "printer" {
+      # Its addresses, or a host that has some.
+      # Place (host.NAME, an address or a network in quotes); one or a list. Unsaid: none. Source:
+      # A, AAAA and PTR.
+      address = "10.0.10.9"
+
+      # The name that it stands for; then nothing is beside it.
+      # Text, 1 to 253 bytes. Unsaid: none. Source: RFC 1035, 3.3.1.
+      # cname = "nas"
+
+      # Who serves what is below it.
+      # Text, 1 to 253 bytes; one or a list. Unsaid: none; of the zone itself the gateway. Source:
+      # RFC 1035, 3.3.11.
+      # ns = "ns.branch"
+
+      # Text.
+      # Text, 1 to 4000 bytes; one or a list. Unsaid: none. Source: RFC 1035, 3.3.14.
+      # txt = "v=spf1 -all"
+
+      # Preference and name of a mail server.
+      # Text, 1 to 260 bytes; one or a list. Unsaid: none. Source: RFC 1035, 3.3.9.
+      # mx = "10 mail"
+
+      # Priority, weight, port and name of a server.
+      # Text, 1 to 275 bytes; one or a list. Unsaid: none. Source: RFC 2782.
+      # srv = "0 5 5060 sip"
+
+      # Flags, tag and value: who may issue certificates.
+      # Text, 1 to 1000 bytes; one or a list. Unsaid: none. Source: RFC 8659.
+      # caa = "0 issue ca.example"
+
+      # How long they may be remembered.
+      # Time, 1s to 7d. Unsaid: the zone's. Source: RFC 1035.
+      # ttl = "5m"
+    }
+  }
+
+  # Who else may update zones, by TSIG (RFC 2136, RFC 8945). Its secret is made once and kept in the
+  # state directory, as named/NAME.key: for nsupdate -k.
+  key "acme" {
+    # The last two are for old programs.
+    # "hmac-sha256" or "hmac-sha512" or "hmac-sha1" or "hmac-md5". Unsaid: hmac-sha256. Source: RFC
+    # 8945, 6.
+    algorithm = "hmac-sha256"
+
+    # What it may update: zones that are served here.
+    # Domain; one or a list. Required. Source: update-policy.
+    zone = "home.arpa"
+
+    # Names in these zones, relative to them; @ is the zone itself, *.NAME all below a name.
+    # Text, 1 to 253 bytes; one or a list. Unsaid: all names but the gateway's own.
+    # name = "_acme-challenge"
+
+    # Types of records.
+    # Text, 1 to 10 bytes; one or a list. Unsaid: all. Source: IANA's record types.
+    # type = "TXT"
+
+    # Later: secret_file.
+  }
+
+  # Later: client, private_domain, log, block_list { }.
 }
 
 # The local socket that the weir command talks to.

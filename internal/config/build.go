@@ -3,6 +3,7 @@ package config
 import (
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -46,7 +47,7 @@ func (c *checker) build(root *node) *Config {
 		h.WANs = append(h.WANs, wan(n, h.Gateway.Name))
 	}
 	for _, n := range h.lans {
-		l, hosts := lan(n)
+		l, hosts := lan(n, h.Gateway.Domain)
 		h.LANs = append(h.LANs, l)
 		h.hosts = append(h.hosts, hosts)
 	}
@@ -69,8 +70,7 @@ func (c *checker) build(root *node) *Config {
 	for i, n := range h.wans {
 		h.WANs[i].Probe = probe(n.child("probe"), h.Failover.Probe)
 	}
-	dns := root.child("dns")
-	h.DNS = DNS{Engine: one[string](dns, "engine"), Upstream: list[Server](dns, "upstream")}
+	h.DNS = dnsOf(root.child("dns"))
 	h.API = API{Group: one[string](root.child("api"), "group")}
 
 	if h.gw.said("cable") == nil || !h.gw.bad("cable") && !h.Gateway.Cable4.IsValid() {
@@ -122,7 +122,7 @@ func method(n *node) Method {
 	return Method(one[string](n, "method"))
 }
 
-func lan(n *node) (LAN, []*node) {
+func lan(n *node, domain string) (LAN, []*node) {
 	l := LAN{
 		Name: n.label, Pos: n.pos(),
 		Interface: list[string](n, "interface"),
@@ -159,7 +159,7 @@ func lan(n *node) (LAN, []*node) {
 	}
 	hosts := n.all("host")
 	for _, hn := range hosts {
-		l.Hosts = append(l.Hosts, host(hn, n.label))
+		l.Hosts = append(l.Hosts, host(hn, n.label, domain))
 	}
 	return l, hosts
 }
@@ -172,10 +172,16 @@ func saidList[T any](n *node, key string) []T {
 	return append([]T{}, list[T](n, key)...)
 }
 
-func host(n *node, lan string) Host {
+func host(n *node, lan, domain string) Host {
 	h := Host{Name: n.label, LAN: lan, Pos: n.pos(), DNSName: n.label, MAC: list[string](n, "mac")}
 	if s := one[string](n, "name"); s != "" {
 		h.DNSName = s
+	}
+	for _, a := range list[string](n, "alias") {
+		if !strings.Contains(a, ".") {
+			a += "." + domain
+		}
+		h.Alias = append(h.Alias, a)
 	}
 	for _, a := range list[netip.Addr](n, "address") {
 		if isToken(a) {

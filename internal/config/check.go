@@ -106,18 +106,6 @@ func (c *checker) checkFailover(h *house) {
 	}
 }
 
-func (c *checker) checkDNS(h *house) {
-	for _, it := range h.root.child("dns").items("upstream") {
-		s, _ := it.val.(Server)
-		a := s.Addr.Addr()
-		if own, at := h.gatewayAddr(a); own != "" && s.Addr.Port() == 53 {
-			c.err(it.at, fmt.Sprintf("It is in %s: every question would go in a circle.", line(at, it.at)), "%s is the gateway itself", a)
-		} else if a.IsLoopback() && s.Addr.Port() == 53 {
-			c.err(it.at, "It is the gateway itself: every question would go in a circle.", "%s is a loopback address", a)
-		}
-	}
-}
-
 // gatewayAddr tells whether a is an address of the gateway in a LAN, which one's
 // and where that is said.
 func (h *house) gatewayAddr(a netip.Addr) (lan string, at hcl.Range) {

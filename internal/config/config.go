@@ -216,6 +216,7 @@ type Host struct {
 	MAC     []string // lower case, colons
 	Address []netip.Addr
 	Token   []netip.Addr // interface identifiers (::23) for every /64 of the LAN
+	Alias   []string     // further names in DNS, whole, lower case, no trailing dot
 }
 
 // Kind is what a reference points at.
@@ -348,8 +349,47 @@ type Route struct {
 
 // DNS is the resolver.
 type DNS struct {
-	Engine   string   // "auto" or "forward"
-	Upstream []Server // nil: the line's own
+	Engine   string   // "auto", "forward" or "bind"; see Config.BIND
+	Upstream []Server // nil: the line's own, or with BIND from the root on
+	Validate bool     // DNSSEC; BIND only
+	Zones    []Zone   // served or forwarded by BIND, beside those that are there unsaid
+	Keys     []Key
+}
+
+// Zone is a zone of BIND's.
+type Zone struct {
+	Name    string // lower case, no trailing dot
+	Pos     Pos
+	Forward []Server // not empty: whom to ask; then there are no records
+	TTL     time.Duration
+	SOA     SOA
+	Records []Record
+}
+
+// SOA is the times of a start of authority (RFC 1035, 3.3.13; RFC 2308, 4).
+type SOA struct{ Refresh, Retry, Expire, Minimum time.Duration }
+
+// Record is some records of one name.
+type Record struct {
+	Name    string // "@", or relative to the zone
+	Pos     Pos
+	Address []Place       // hosts, and prefixes of single addresses
+	TXT     []string      // as said, without quotes and escapes
+	Data    []Datum       // the rest, in the order of the language
+	TTL     time.Duration // 0: the zone's
+}
+
+// Datum is a record's type and its data in master-file form.
+type Datum struct{ Type, Data string }
+
+// Key is who else may update zones by TSIG (RFC 8945).
+type Key struct {
+	Name      string
+	Pos       Pos
+	Algorithm string
+	Zone      []string // lower case, no trailing dot
+	Names     []string // nil: all but the gateway's own
+	Types     []string // nil: all
 }
 
 // Server is an upstream resolver.

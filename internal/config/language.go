@@ -148,23 +148,6 @@ var failoverBlock = &block{
 	},
 }
 
-var dnsBlock = &block{
-	name: "dns", once: true, doc: "The resolver for the house.",
-	keys: append([]*key{
-		(&key{name: "engine", typ: typeWord, words: words("auto", "forward"), def: `"auto"`,
-			doc: "Who answers. In this release auto is forward: local names from here, all others from upstream."}).laterWords("bind"),
-		{name: "upstream", typ: typeServer, list: true, unsaid: "the line's own resolvers", example: `["9.9.9.9", "tls://9.9.9.9#dns.quad9.net"]`, source: "RFC 1035; RFC 7858 for tls://",
-			doc: "Resolvers that are asked; tls://ADDRESS#NAME is asked encrypted, and has to prove that name."},
-	}, laterKeys("client", "private_domain", "validate", "log")...),
-	blocks: []*block{
-		laterBlock("zone", []string{"forward", "ttl"},
-			laterBlock("soa", []string{"refresh", "retry", "expire", "minimum"}),
-			laterBlock("record", []string{"address", "cname", "ns", "txt", "mx", "srv", "caa", "ttl"})),
-		laterBlock("key", []string{"secret_file", "algorithm", "zone", "name", "type"}),
-		laterBlock("block_list", []string{"source", "refresh", "allow", "lan"}),
-	},
-}
-
 var apiBlock = &block{
 	name: "api", once: true, doc: "The local socket that the weir command talks to.",
 	keys: []*key{

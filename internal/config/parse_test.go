@@ -75,7 +75,7 @@ func TestDefaults(t *testing.T) {
 			DHCP:      DHCP{Enabled: true, Pool: []Range{rng("192.168.77.128", "192.168.77.254")}, Lease: 12 * time.Hour},
 			Advertise: Advertise{Enabled: true},
 		}},
-		DNS: DNS{Engine: "auto"},
+		DNS: DNS{Engine: "auto", Validate: true},
 		API: API{Group: "weir"},
 	}
 	if d := cmp.Diff(want, parse(t, simplest), same); d != "" {
@@ -157,7 +157,7 @@ func TestWholeFile(t *testing.T) {
 				To: []Place{to(KindGroup, "friends"), at("198.51.100.0/24")}, Way: Only, WANs: []string{"fiber", "lte"}},
 			{Name: "cheap", From: []Place{to(KindLAN, "")}, To: []Place{to(KindWAN, "")}, Protocol: []Protocol{ICMP}, Way: Never, WANs: []string{"lte"}},
 		},
-		DNS: DNS{Engine: "forward", Upstream: []Server{
+		DNS: DNS{Engine: "forward", Validate: true, Upstream: []Server{
 			{Addr: netip.MustParseAddrPort("9.9.9.9:53")},
 			{Addr: netip.MustParseAddrPort("149.112.112.112:853"), TLS: true, Name: "dns.quad9.net"},
 			{Addr: netip.MustParseAddrPort("[2620:fe::fe]:5353")},

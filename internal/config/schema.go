@@ -109,9 +109,11 @@ type key struct {
 type labelRule uint8
 
 const (
-	labelNone labelRule = iota
-	labelName           // a name of ours: [a-z][a-z0-9-]*
-	labelAny            // the name that others give (of later blocks)
+	labelNone   labelRule = iota
+	labelName             // a name of ours: [a-z][a-z0-9-]*
+	labelDomain           // a domain of host names
+	labelRecord           // a name in a zone: also @, *.NAME, and labels with an underscore
+	labelAny              // the name that others give (of later blocks)
 )
 
 // block is a block of the language.

@@ -214,6 +214,19 @@ func (c *checker) label(n *node) {
 	if at.End.Byte-at.Start.Byte == len(n.label) {
 		c.err(at, fmt.Sprintf("Write %s %q { ... }", d.name, n.label), "the name of a block stands in quotes")
 	}
+	switch d.label {
+	case labelDomain:
+		if low, ok := c.domain(&key{name: d.name, typ: typeDomain}, n.label, at); ok {
+			n.label = low.(string)
+		}
+		return
+	case labelRecord:
+		n.label = strings.ToLower(n.label)
+		if !validRecordName(n.label) {
+			c.err(at, `A name in the zone, without the zone: "printer", "_sip._tcp", "*.apps"; "@" is the zone itself.`, "%q is no record's name", n.label)
+		}
+		return
+	}
 	form := "Small letters, digits and hyphens, a letter first, no hyphen last"
 	switch {
 	case len(n.label) > d.maxName && d.kind == KindWAN, len(n.label) > d.maxName && d.kind == KindLAN:

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"weir/internal/api"
@@ -33,21 +34,30 @@ func (d *daemon) Plan(ctx context.Context, c api.Change) (api.Outcome, error) {
 	if err != nil {
 		return api.Outcome{}, err
 	}
-	return call(ctx, d, func() (api.Outcome, error) {
+	var w world
+	out, err := call(ctx, d, func() (api.Outcome, error) {
 		f, err := d.foresee(ctx, cfg)
 		if err != nil {
 			return api.Outcome{}, err
 		}
 		out, err := outcome(f.plan, false)
-		out.Remarks, out.Notes = remarks, managers(cfg, f.actual)
+		w = f.world
+		out.Remarks, out.Notes = remarks, slices.Concat(managers(cfg, f.actual), d.dnsNotes(cfg))
 		return out, err
 	})
+	if err != nil {
+		return out, err
+	}
+	return out, d.checkNames(ctx, cfg, w)
 }
 
 // Apply puts a file in force.
 func (d *daemon) Apply(ctx context.Context, c api.Change) (api.Outcome, error) {
 	cfg, remarks, err := parse(c.Files)
 	if err != nil {
+		return api.Outcome{}, err
+	}
+	if err := d.foreseeNames(ctx, cfg); err != nil {
 		return api.Outcome{}, err
 	}
 	return call(ctx, d, func() (api.Outcome, error) {
@@ -105,8 +115,8 @@ func (d *daemon) put(ctx context.Context, cfg *config.Config, v version, c api.C
 	}
 	before := d.world.house
 	d.cfg, d.force, d.world = cfg, d.force.put(v), f.world
-	d.notes = managers(cfg, f.actual)
-	d.news, d.named = true, false // the search domain may be another
+	d.notes = slices.Concat(managers(cfg, f.actual), d.dnsNotes(cfg))
+	d.news, d.asked = true, false // the search domain may be another
 	d.machine.Configure(start, failoverConfig(cfg))
 	note, items := d.dropChoice(cfg)
 	if note != "" {

@@ -11,7 +11,8 @@ import (
 // sync tells each service what it has to know. Services that have nothing new to
 // hear are not disturbed.
 func (d *daemon) sync(ctx context.Context) {
-	d.far = farEnds(desired.Build(d.cfg, d.world.state(d.cfg)))
+	d.built = desired.Build(d.cfg, d.world.state(d.cfg))
+	d.far = farEnds(d.built)
 	d.syncDHCP4(ctx)
 	d.syncProbe(ctx)
 	d.syncDHCPD(ctx)
@@ -39,6 +40,9 @@ func (d *daemon) services() []*service {
 	}
 	if d.dns != nil {
 		out = append(out, d.dns.service)
+	}
+	if d.named != nil {
+		out = append(out, d.named.service)
 	}
 	if d.reader != nil {
 		out = append(out, d.reader)

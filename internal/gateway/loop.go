@@ -14,6 +14,7 @@ import (
 	"weir/internal/api"
 	"weir/internal/bare"
 	"weir/internal/config"
+	"weir/internal/desired"
 	"weir/internal/dhcpd"
 	"weir/internal/failover"
 	"weir/internal/kernel"
@@ -59,7 +60,7 @@ type daemon struct {
 	retry time.Duration
 	turns api.Turn
 	ready bool // the first turn is done, and systemd knows
-	named bool // the machine's own names were seen to
+	asked bool // the machine's own resolver file was seen to
 	ended bool // taken down
 	news  bool // the status may be another one
 
@@ -67,14 +68,17 @@ type daemon struct {
 	dhcp4     map[string]*dhcp4Client // by WAN
 	dhcpd     *dhcpServer
 	ra        *advertiser
-	dns       *dnsServer
+	dns       *dnsServer               // names are answered by this one,
+	named     *namedServer             // or this one
+	changing  bool                     // from one of them to the other
 	reader    *service                 // of what the firewall refuses
 	refused   *refused.Log             // safe for any goroutine
 	leases    map[leaseKey]state.Lease // the LANs' clients', the ended ones too
 	lanStatus []dhcpd.Status
 	nextEnd   time.Time // when the next of leases ends; zero: none does
 
-	far map[string][]netip.Addr // the cables' far ends, by WAN
+	built desired.Desired         // by the last turn
+	far   map[string][]netip.Addr // the cables' far ends, by WAN
 
 	flows map[string]api.Flows   // what became of those that left a line; by WAN
 	left  chan kernel.FlowsEnded // any goroutine may send

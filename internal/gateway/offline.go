@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 
 	"weir/internal/api"
 	"weir/internal/config"
@@ -35,8 +36,11 @@ func Plan(ctx context.Context, o Options, c *config.Config) (_ api.Outcome, err 
 		return api.Outcome{}, err
 	}
 	out, err := outcome(f.plan, false)
-	out.Notes = managers(c, f.actual)
-	return out, err
+	if err != nil {
+		return out, err
+	}
+	out.Notes = slices.Concat(managers(c, f.actual), d.dnsNotes(c))
+	return out, d.checkNames(ctx, c, f.world)
 }
 
 // Down takes apart what weir made, where no daemon runs. One that runs and can't

@@ -117,10 +117,10 @@ func (r resolver) write(text string) error {
 // takeNames makes weir's resolver the machine's own, once it answers. Where that
 // can't be done the machine keeps the names it has, which is said and stops nothing.
 func (d *daemon) takeNames() {
-	if d.named || d.dns == nil || !d.ready || d.dns.status().State != "running" {
+	if d.asked || !d.ready || !d.answers() {
 		return
 	}
-	d.named = true
+	d.asked = true
 	if sharesNames() {
 		d.log.Info("the resolver file is left alone: it is that of programs outside this network namespace", "path", resolvConf)
 		return

@@ -45,6 +45,11 @@ func (d *daemon) lanNews(s *api.Status) {
 	if err != nil {
 		s.Notes = append(s.Notes, err.Error())
 	}
+	if d.named != nil {
+		for _, n := range slices.Concat(d.named.notes, d.named.state.Notes) {
+			s.Notes = append(s.Notes, "dns: "+n)
+		}
+	}
 	leases, _ := held(d.leases, d.cfg, clock)
 	for i := range s.LANs {
 		l := &s.LANs[i]

@@ -13,6 +13,7 @@ import (
 	"weir/internal/config"
 	"weir/internal/desired"
 	"weir/internal/dns"
+	"weir/internal/named"
 	"weir/internal/state"
 )
 
@@ -126,8 +127,9 @@ type dnsServer struct {
 	want  dns.Config
 	addrs []netip.Addr
 
-	open map[netip.Addr]dnsSockets
-	told dns.Config
+	opening sync.Mutex // held by prepare
+	open    map[netip.Addr]dnsSockets
+	told    dns.Config
 }
 
 type dnsSockets struct {
@@ -144,6 +146,26 @@ func (d *daemon) syncDNS(ctx context.Context) {
 	leases, next := held(d.leases, d.cfg, clock)
 	if d.nextEnd = (time.Time{}); next > 0 {
 		d.nextEnd = time.Now().Add(next)
+	}
+	if d.changing {
+		return // the port is not free yet; it comes again
+	}
+	if d.cfg.BIND() {
+		bind, notes, err := d.wholeNamed(d.cfg, d.world.state(d.cfg), d.built, leases)
+		switch {
+		case err == nil && d.dns != nil:
+			d.changeEngine(ctx)
+			return
+		case err == nil:
+			d.syncNamed(ctx, bind, notes)
+			return
+		case !errors.Is(err, named.ErrMissing):
+			d.log.Error("BIND can't be used: weir's own forwarder answers", "err", err)
+		}
+	}
+	if d.named != nil {
+		d.changeEngine(ctx)
+		return
 	}
 	first := d.dns == nil
 	if first {
@@ -165,6 +187,11 @@ func (s *dnsServer) prepare(ctx context.Context, fresh bool) (told, error) {
 	s.mu.Lock()
 	want, addrs := s.want, s.addrs
 	s.mu.Unlock()
+	s.opening.Lock()
+	defer s.opening.Unlock()
+	if ctx.Err() != nil {
+		return told{}, nil // it leaves
+	}
 	t := told{keep: true}
 	var trouble error
 	for _, a := range addrs {
@@ -200,4 +227,14 @@ func (s *dnsServer) prepare(ctx context.Context, fresh bool) (told, error) {
 	}
 	s.told, t.msg = quiet, want
 	return t, trouble
+}
+
+// shut closes the sockets, once the child has left.
+func (s *dnsServer) shut() {
+	s.opening.Lock()
+	defer s.opening.Unlock()
+	for a, sock := range s.open {
+		closeAll(sock.files)
+		delete(s.open, a)
+	}
 }

@@ -3,6 +3,7 @@ package gateway
 import (
 	"weir/internal/dhcpd"
 	"weir/internal/dns"
+	"weir/internal/named"
 	"weir/internal/probe"
 	"weir/internal/ra"
 	"weir/internal/refused"
@@ -13,5 +14,5 @@ import (
 // Worker is the whole life of a child: `weir worker` with args behind it. It
 // returns the exit status.
 func Worker(args []string) int {
-	return worker.Main(args, probe.Worker, dhcp4.Worker, dhcpd.Worker, ra.Worker, dns.Worker, refused.Worker)
+	return worker.Main(args, probe.Worker, dhcp4.Worker, dhcpd.Worker, ra.Worker, dns.Worker, named.Worker, refused.Worker)
 }

@@ -1,0 +1,331 @@
+package gateway
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"weir/internal/api"
+	"weir/internal/config"
+	"weir/internal/desired"
+	"weir/internal/named"
+	"weir/internal/state"
+)
+
+// namedConfig is what BIND is told. cables has the addresses of their ends.
+func namedConfig(c *config.Config, st state.State, cables desired.Desired, leases []state.Lease) named.Config {
+	out := named.Config{Gateway: c.Gateway.Name, Domain: c.Gateway.Domain, Unchecked: !c.DNS.Validate}
+	for _, l := range c.LANs {
+		out.LANs = append(out.LANs, named.LAN{Name: l.Name, Addrs: lanAddresses(c, l, st)})
+		for _, h := range l.Hosts {
+			out.Hosts = append(out.Hosts, named.Host{Name: h.DNSName, Addrs: c.HostAddrs(&h, st.ULA), Alias: h.Alias})
+		}
+	}
+	near, far := nearEnds(cables), farEnds(cables)
+	nets := []netip.Prefix{c.Gateway.Cable4}
+	if p := c.Cables6(st.ULA); p.IsValid() {
+		nets = append(nets, p)
+	}
+	for _, w := range c.WANs {
+		out.Cables = append(out.Cables, named.Cable{WAN: w.Name, Near: near[w.Name], Far: far[w.Name], Networks: nets})
+	}
+	out.Upstreams = servers(c.DNS.Upstream)
+	for _, z := range c.DNS.Zones {
+		nz := named.Zone{Name: z.Name, Forward: servers(z.Forward)}
+		if len(nz.Forward) == 0 {
+			nz.TTL = uint32(z.TTL.Seconds())
+			nz.SOA = named.SOA{
+				Refresh: uint32(z.SOA.Refresh.Seconds()), Retry: uint32(z.SOA.Retry.Seconds()),
+				Expire: uint32(z.SOA.Expire.Seconds()), Minimum: uint32(z.SOA.Minimum.Seconds()),
+			}
+		}
+		for _, r := range z.Records {
+			nr := named.Record{Name: r.Name, TTL: uint32(r.TTL.Seconds()), Addrs: c.Addrs(r.Address, st.ULA), Texts: r.TXT}
+			for _, d := range r.Data {
+				nr.Data = append(nr.Data, named.Datum{Type: d.Type, Data: d.Data})
+			}
+			nz.Records = append(nz.Records, nr)
+		}
+		out.Zones = append(out.Zones, nz)
+	}
+	for _, k := range c.DNS.Keys {
+		out.Keys = append(out.Keys, named.Key{Name: k.Name, Algorithm: k.Algorithm, Zones: k.Zone, Names: k.Names, Types: k.Types})
+	}
+	for _, l := range leases {
+		name := l.Hostname
+		if h := c.Host(l.Host); h != nil && h.LAN == l.LAN && !slices.ContainsFunc(h.Address, netip.Addr.Is4) {
+			name = h.DNSName // the file names it, and leaves its address to the pool
+		}
+		if name != "" {
+			out.Leases = append(out.Leases, named.Lease{Name: name, Addr: l.Addr, Client: l.Client, MAC: l.MAC})
+		}
+	}
+	return out
+}
+
+func servers(of []config.Server) []netip.AddrPort {
+	var out []netip.AddrPort
+	for _, s := range of {
+		out = append(out, s.Addr)
+	}
+	return out
+}
+
+// nearEnds are the addresses of the cables' ends in the house's namespace.
+func nearEnds(d desired.Desired) map[string][]netip.Addr {
+	out := map[string][]netip.Addr{}
+	for _, ns := range d.Namespaces {
+		if ns.WAN != "" {
+			continue
+		}
+		for _, l := range ns.Links {
+			if l.Kind != desired.Veth {
+				continue
+			}
+			for _, a := range ns.Addrs {
+				if a.Link == l.Name && !a.Prefix.Addr().IsLinkLocalUnicast() {
+					out[l.Name] = append(out[l.Name], a.Prefix.Addr())
+				}
+			}
+		}
+	}
+	return out
+}
+
+// rootAnchors are the root's keys that the owner put into the state directory, ""
+// if none did. note says why they can't be used.
+func rootAnchors(stateDir string) (text, note string) {
+	b, err := os.ReadFile(filepath.Join(stateDir, named.AnchorsFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", ""
+	}
+	if err == nil {
+		_, err = named.ParseAnchors(string(b))
+	}
+	if err != nil {
+		return "", "the root's keys in the state directory are not used, but those that are built in: " + err.Error()
+	}
+	return string(b), ""
+}
+
+// wholeNamed is namedConfig with what this machine has.
+func (d *daemon) wholeNamed(c *config.Config, st state.State, cables desired.Desired, leases []state.Lease) (_ named.Config, notes []string, err error) {
+	p, err := named.Find()
+	if err != nil {
+		return named.Config{}, nil, err
+	}
+	out := namedConfig(c, st, cables, leases)
+	out.Program, out.Dir = p, d.namedDir()
+	var note string
+	if out.Anchors, note = rootAnchors(d.o.StateDir); note != "" {
+		notes = append(notes, note)
+	}
+	return out, notes, nil
+}
+
+func (d *daemon) dnsNotes(c *config.Config) []string {
+	return dnsNotes(c, os.DirFS("/"), d.namedDir())
+}
+
+// namedDir is where BIND's files are: a whole path, for it stands in them.
+func (d *daemon) namedDir() string {
+	dir := filepath.Join(d.o.StateDir, "named")
+	if abs, err := filepath.Abs(dir); err == nil {
+		return abs
+	}
+	return dir
+}
+
+// dnsNotes is what is to be known about BIND on this machine where the file
+// wants it.
+func dnsNotes(c *config.Config, root fs.FS, dir string) []string {
+	if !c.BIND() {
+		return nil
+	}
+	if _, err := named.Find(); err != nil {
+		return []string{"dns: weir's own forwarder answers, and does not validate: " + err.Error() + ". Zones, records, aliases and keys of the file are not there until then"}
+	}
+	var notes []string
+	if pid := otherNamed(root, dir); pid != 0 {
+		notes = append(notes, fmt.Sprintf("dns: another named runs here, pid %d, and keeps the port: systemctl disable --now named (and mask it)", pid))
+	}
+	if confined(root) {
+		notes = append(notes, fmt.Sprintf("dns: AppArmor keeps named from its files in %[1]s: write \"%[1]s/** rwk,\" to /etc/apparmor.d/local/usr.sbin.named, then apparmor_parser -r /etc/apparmor.d/usr.sbin.named", dir))
+	}
+	return notes
+}
+
+// otherNamed is a named in this network that is not run on a file in dir; 0: there
+// is none. What can't be read says nothing.
+func otherNamed(root fs.FS, dir string) int {
+	here, err := fs.ReadLink(root, "proc/self/ns/net")
+	if err != nil {
+		return 0
+	}
+	procs, _ := fs.Glob(root, "proc/[0-9]*/cmdline")
+	for _, p := range procs {
+		b, err := fs.ReadFile(root, p)
+		if err != nil {
+			continue
+		}
+		args := strings.Split(strings.TrimRight(string(b), "\x00"), "\x00")
+		if filepath.Base(args[0]) != "named" || slices.Contains(args, filepath.Join(dir, "named.conf")) {
+			continue
+		}
+		pid := 0
+		if ns, err := fs.ReadLink(root, filepath.Join(filepath.Dir(p), "ns/net")); err == nil && ns == here {
+			_, _ = fmt.Sscanf(p, "proc/%d/", &pid)
+			return pid
+		}
+	}
+	return 0
+}
+
+// confined says whether AppArmor has a profile of named's in force that says
+// nothing of weir. The .deb adds to it.
+func confined(root fs.FS) bool {
+	b, err := fs.ReadFile(root, "sys/kernel/security/apparmor/profiles")
+	if err != nil || !strings.Contains(string(b), "named (enforce)") {
+		return false
+	}
+	local, _ := fs.ReadFile(root, "etc/apparmor.d/local/usr.sbin.named")
+	return !strings.Contains(string(local), "weir")
+}
+
+// checkNames has BIND's own checker judge what would be made of c, on the caller's
+// goroutine: it takes a while.
+func (d *daemon) checkNames(ctx context.Context, c *config.Config, w world) error {
+	if !c.BIND() {
+		return nil
+	}
+	st := w.state(c)
+	nc, _, err := d.wholeNamed(c, st, desired.Build(c, st), nil)
+	if errors.Is(err, named.ErrMissing) {
+		return nil // a note says so
+	}
+	if err == nil {
+		err = named.CheckConf(ctx, nc)
+	}
+	if err != nil {
+		return &api.Error{Status: http.StatusConflict, Problem: api.Problem{Title: err.Error()}}
+	}
+	return nil
+}
+
+// foreseeNames is checkNames for the house as it is now.
+func (d *daemon) foreseeNames(ctx context.Context, c *config.Config) error {
+	if !c.BIND() {
+		return nil
+	}
+	w, err := call(ctx, d, func() (world, error) {
+		w := d.world
+		h, err := settle(w.house, c, rand.Reader)
+		w.house = h
+		return w, err
+	})
+	if err != nil {
+		return err
+	}
+	return d.checkNames(ctx, c, w)
+}
+
+// namedServer is BIND and who looks after it.
+type namedServer struct {
+	*service
+	state named.Report // the loop's
+	notes []string     // the loop's: of the last configuration
+
+	mu     sync.Mutex
+	want   named.Config
+	failed string // what the child could not put in force
+
+	told named.Config
+}
+
+// syncNamed tells BIND what it has to know.
+func (d *daemon) syncNamed(ctx context.Context, want named.Config, notes []string) {
+	first := d.named == nil
+	if first {
+		d.named = &namedServer{}
+	}
+	s := d.named
+	s.notes = notes
+	s.mu.Lock()
+	s.want = want
+	s.mu.Unlock()
+	if !first {
+		s.wake()
+		return
+	}
+	s.service = d.serve(ctx, duty{
+		kind: named.Worker, prepare: s.prepare,
+		take:    report(func(r named.Report) { s.take(r) }),
+		started: func() { s.take(named.Report{}) },
+	})
+}
+
+// take takes the child's word.
+func (s *namedServer) take(r named.Report) {
+	s.state = r
+	s.mu.Lock()
+	s.failed = r.Err
+	s.mu.Unlock()
+	var trouble error
+	if r.Err != "" {
+		trouble = errors.New(r.Err)
+	}
+	s.setTrouble(trouble)
+}
+
+func (s *namedServer) prepare(_ context.Context, fresh bool) (told, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !fresh && reflect.DeepEqual(s.want, s.told) {
+		if s.failed != "" {
+			return told{}, errors.New(s.failed)
+		}
+		return told{}, nil
+	}
+	s.told = s.want
+	return told{msg: s.want}, nil
+}
+
+// answers says whether the house's names are answered.
+func (d *daemon) answers() bool {
+	if d.named != nil {
+		return d.named.state.Ready
+	}
+	return d.dns != nil && d.dns.status().State == "running"
+}
+
+// changeEngine ends the engine that answers now, for the other to take its port
+// over. The loop does not wait: a turn comes when it is gone.
+func (d *daemon) changeEngine(ctx context.Context) {
+	old, forwarder, bind := time.Now(), d.dns, d.named
+	d.dns, d.named, d.changing = nil, nil, true
+	go func() {
+		if forwarder != nil {
+			forwarder.leave()
+			forwarder.shut()
+		}
+		if bind != nil {
+			bind.leave()
+		}
+		d.post(ctx, func() {
+			d.changing, d.news = false, true
+			d.log.Info("another engine answers names", "took", time.Since(old).Round(time.Millisecond))
+			d.syncDNS(ctx)
+		})
+	}()
+}

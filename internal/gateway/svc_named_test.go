@@ -1,0 +1,137 @@
+package gateway
+
+import (
+	"io/fs"
+	"net/netip"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/google/go-cmp/cmp"
+
+	"weir/internal/desired"
+	"weir/internal/named"
+	"weir/internal/state"
+)
+
+func TestNamedConfig(t *testing.T) {
+	c := mustParse(t, `
+gateway "gw" { domain = "corp.example" }
+wan "fiber" { interface = "eth1" }
+lan "home" {
+  interface = "eth0"
+  address   = ["172.31.0.1/24", "fd00::1/64"]
+  host "nas" {
+    address = ["172.31.0.23", "::23"]
+    alias   = ["files", "files.example.org"]
+  }
+  host "tv" {
+    mac  = "02:00:00:00:00:aa"
+    name = "television"
+  }
+}
+dns {
+  engine   = "bind"
+  upstream = "9.9.9.9"
+  validate = false
+  zone "corp.example" {
+    ttl = "5m"
+    record "a" {
+      address = [host.nas, "172.31.0.9"]
+      mx      = "10 mail"
+      txt     = "a text"
+      ttl     = "1m"
+    }
+  }
+  zone "example.org" {}
+  zone "branch.example" { forward = "10.9.0.1" }
+  key "acme" {
+    zone = "example.org"
+    name = "_acme-challenge"
+    type = "TXT"
+  }
+}`)
+	w := world{house: house{ULA: netip.MustParsePrefix("fd12:3456:789a::/48"), Index: map[string]uint8{"fiber": 1}}}
+	st := w.state(c)
+	leases := []state.Lease{
+		{LAN: "home", Addr: netip.MustParseAddr("172.31.0.130"), Client: "mac:02:00:00:00:00:aa", MAC: "02:00:00:00:00:aa", Host: "tv", Hostname: "SomeTV"},
+		{LAN: "home", Addr: netip.MustParseAddr("172.31.0.131"), Client: "01aabb", MAC: "02:00:00:00:00:ab", Hostname: "phone"},
+		{LAN: "home", Addr: netip.MustParseAddr("172.31.0.132"), Client: "01aabc", MAC: "02:00:00:00:00:ac"},
+	}
+	got := namedConfig(c, st, desired.Build(c, st), leases)
+	near, far := got.Cables[0].Near, got.Cables[0].Far
+	if len(near) != 2 || len(far) != 2 || !got.Cables[0].Networks[0].Contains(near[0]) || !got.Cables[0].Networks[1].Contains(far[1]) || near[0] == far[0] {
+		t.Errorf("cables: %+v", got.Cables)
+	}
+	got.Cables = nil
+	nine := []netip.AddrPort{netip.MustParseAddrPort("9.9.9.9:53")}
+	want := named.Config{
+		Gateway: "gw", Domain: "corp.example", Unchecked: true, Upstreams: nine,
+		LANs: []named.LAN{{Name: "home", Addrs: prefixes("172.31.0.1/24", "fd00::1/64")}},
+		Hosts: []named.Host{
+			{Name: "nas", Addrs: addresses("172.31.0.23", "fd00::23"), Alias: []string{"files.corp.example", "files.example.org"}},
+			{Name: "television"},
+		},
+		Zones: []named.Zone{
+			{Name: "corp.example", TTL: 300, SOA: named.DefaultSOA, Records: []named.Record{{
+				Name: "a", TTL: 60, Addrs: addresses("172.31.0.23", "fd00::23", "172.31.0.9"), Texts: []string{"a text"}, Data: []named.Datum{{Type: "MX", Data: "10 mail"}},
+			}}},
+			{Name: "example.org", TTL: 3600, SOA: named.DefaultSOA},
+			{Name: "branch.example", Forward: []netip.AddrPort{netip.MustParseAddrPort("10.9.0.1:53")}},
+		},
+		Keys: []named.Key{{Name: "acme", Algorithm: "hmac-sha256", Zones: []string{"example.org"}, Names: []string{"_acme-challenge"}, Types: []string{"TXT"}}},
+		Leases: []named.Lease{
+			{Name: "television", Addr: leases[0].Addr, Client: "mac:02:00:00:00:00:aa", MAC: "02:00:00:00:00:aa"},
+			{Name: "phone", Addr: leases[1].Addr, Client: "01aabb", MAC: "02:00:00:00:00:ab"},
+		},
+	}
+	equal := cmp.Options{addrs, cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })}
+	if d := cmp.Diff(want, got, equal); d != "" {
+		t.Error(d)
+	}
+}
+
+func TestOtherNamed(t *testing.T) {
+	file := func(s string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(s)} }
+	link := func(s string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(s), Mode: fs.ModeSymlink} }
+	root := fstest.MapFS{
+		"proc/self/ns/net": link("net:[1]"),
+		"proc/10/ns/net":   link("net:[1]"), "proc/10/cmdline": file("/usr/sbin/named\x00-f\x00-c\x00/var/lib/weir/named/named.conf\x00"),
+		"proc/11/ns/net": link("net:[2]"), "proc/11/cmdline": file("/usr/sbin/named\x00-u\x00bind\x00"), // a container's
+		"proc/12/ns/net": link("net:[1]"), "proc/12/cmdline": file("vi\x00named\x00"),
+	}
+	if pid := otherNamed(root, "/var/lib/weir/named"); pid != 0 {
+		t.Errorf("pid %d is another's", pid)
+	}
+	root["proc/13/ns/net"], root["proc/13/cmdline"] = link("net:[1]"), file("/usr/sbin/named\x00-f\x00-u\x00bind\x00")
+	if pid := otherNamed(root, "/var/lib/weir/named"); pid != 13 {
+		t.Errorf("pid %d, want 13", pid)
+	}
+	if confined(root) {
+		t.Error("AppArmor, where there is none")
+	}
+	root["sys/kernel/security/apparmor/profiles"] = file("named (enforce)\nman_filter (enforce)\n")
+	if !confined(root) {
+		t.Error("AppArmor's profile is not seen")
+	}
+	root["etc/apparmor.d/local/usr.sbin.named"] = file("# weir\n/var/lib/weir/named/** rwk,\n")
+	if confined(root) {
+		t.Error("what is written to the profile is not seen")
+	}
+}
+
+// What the owner wrote wrong is told, and the house goes on by the built-in keys.
+func TestRootAnchors(t *testing.T) {
+	dir := t.TempDir()
+	if text, note := rootAnchors(dir); text != "" || note != "" {
+		t.Errorf("none: %q %q", text, note)
+	}
+	write(t, dir+"/root-anchors", named.Anchors)
+	if text, note := rootAnchors(dir); text != named.Anchors || note != "" {
+		t.Errorf("right ones: %q %q", text, note)
+	}
+	write(t, dir+"/root-anchors", ". IN A 192.0.2.1\n")
+	if text, note := rootAnchors(dir); text != "" || !strings.Contains(note, "no DS record") {
+		t.Errorf("wrong ones: %q %q", text, note)
+	}
+}
