@@ -134,6 +134,10 @@ type Line struct {
 	Relapses      int       `json:"relapses,omitempty"`
 
 	Deaf []string `json:"deaf,omitempty"` // targets that do not answer while others do
+
+	// DNSError is why the resolvers that the ISP named give no answer, while it is
+	// so; others are asked first then. Left out: they answer, or nobody asks them.
+	DNSError string `json:"dns_error,omitempty"`
 }
 
 // WANLease is what an ISP leased to us.

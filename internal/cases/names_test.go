@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -15,14 +16,23 @@ import (
 	"github.com/mdlayher/ndp"
 	"github.com/miekg/dns"
 	"golang.org/x/net/ipv6"
+	"golang.org/x/sys/unix"
 
 	"weir/internal/lab"
 )
 
 // TestNamesGoOnWhenALineDies (B32): clients ask for one new name after the other
-// while first the resolver of the line in use falls silent, and then the line as
-// well. The longest time without an answer is a second, and failover's.
-func TestNamesGoOnWhenALineDies(t *testing.T) {
+// while the line in use falls silent, its resolver with it. The longest time
+// without an answer is failover's and a second; and nobody asks by a line that is
+// dead.
+func TestNamesGoOnWhenALineDies(t *testing.T) { namesGoOn(t, false) }
+
+// TestNamesGoOnWhenAResolverDies (B32): the same, but the resolver falls silent
+// before its line does. The other line's is asked instead, all else stays where it
+// is, and that the line's DNS is broken is shown.
+func TestNamesGoOnWhenAResolverDies(t *testing.T) { namesGoOn(t, true) }
+
+func namesGoOn(t *testing.T, resolverFirst bool) {
 	in(t, func(h *house) {
 		h.need("nft")
 		fiber, lte := h.connect(fiberLine()), h.connect(lteLine())
@@ -69,16 +79,35 @@ func TestNamesGoOnWhenALineDies(t *testing.T) {
 		h.must(err)
 		h.until("some answers by fiber", 5*time.Second, func() bool { mu.Lock(); defer mu.Unlock(); return by["fiber"] > 3 })
 		h.sh(fiber.Router, "nft add table inet t; nft 'add chain inet t in { type filter hook input priority 0; }'; nft add rule inet t in iifname cust0 th dport 53 drop")
-		h.until("answers by lte's resolver", 10*time.Second, func() bool { mu.Lock(); defer mu.Unlock(); return by["lte"] > 10 })
-		if got := h.outBy(pc.Host, "tcp", web4); got != "inet-fiber" {
-			h.Errorf("all goes out by %s because of a silent resolver", got)
+		if resolverFirst {
+			h.until("answers by lte's resolver", 10*time.Second, func() bool { mu.Lock(); defer mu.Unlock(); return by["lte"] > 10 })
+			if got := h.outBy(pc.Host, "tcp", web4); got != "inet-fiber" {
+				h.Errorf("all goes out by %s because of a silent resolver", got)
+			}
+			h.until("fiber's DNS is shown to be broken", 5*time.Second, func() bool { return h.dnsError("fiber") != "" })
+			if e := h.dnsError("lte"); e != "" {
+				h.Errorf("lte's DNS is said to be broken: %s", e)
+			}
+			if out, err := h.tell("status"); err != nil || !strings.Contains(out, "fiber IPv4: DNS broken") {
+				h.Errorf("weir status (%v):\n%s", err, out)
+			}
 		}
 		h.must(fiber.Dark(true))
 		h.untilOutBy(pc, "lte", 5*time.Second)
 		mu.Lock()
 		n := by["lte"]
 		mu.Unlock()
+		h.until("an answer by lte", 10*time.Second, func() bool { mu.Lock(); defer mu.Unlock(); return by["lte"] > n })
+		var late atomic.Int64 // questions by the dead line
+		defer fiber.Wire.Watch(func(f lab.Frame) {
+			if f.DPort == 53 && (f.Proto == unix.IPPROTO_UDP || f.Proto == unix.IPPROTO_TCP) {
+				late.Add(1)
+			}
+		})()
 		h.until("more answers by lte", 10*time.Second, func() bool { mu.Lock(); defer mu.Unlock(); return by["lte"] > n+10 })
+		if n := late.Load(); n > 0 {
+			h.Errorf("%d questions went to the dead line's resolver", n)
+		}
 		close(stop)
 		asking.Wait()
 		failover := lab.Longest(ping.Stop()).Len()
@@ -92,6 +121,16 @@ func TestNamesGoOnWhenALineDies(t *testing.T) {
 		}
 		h.strays(fiber, lte)
 	})
+}
+
+// dnsError is what the status says of the resolvers of a line's IPv4.
+func (h *house) dnsError(wan string) string {
+	for _, w := range h.status().WANs {
+		if w.Name == wan {
+			return w.IPv4.DNSError
+		}
+	}
+	return "there is no " + wan
 }
 
 // TestNoIPv6NoRouter (B20): when no line carries IPv6 any more the LAN hears

@@ -47,8 +47,8 @@ func printUse(w io.Writer, use4, use6 api.Use) {
 	}
 }
 
-// owed says what a line owes until it is preferred again, and who does not answer
-// on it; "" is nothing.
+// owed says what a line owes until it is preferred again, whether its resolvers
+// answer, and who does not answer on it; "" is nothing.
 func owed(l api.Line) string {
 	var parts []string
 	if l.HoldDownS > 0 {
@@ -59,6 +59,9 @@ func owed(l api.Line) string {
 		parts = append(parts, s)
 	} else if l.Relapses > 0 {
 		parts = append(parts, fmt.Sprintf("failed again %d times of late, the next time it owes %s of good time", l.Relapses, seconds(l.NextHoldDownS)))
+	}
+	if l.DNSError != "" {
+		parts = append(parts, "DNS broken, its resolvers give no answer: "+l.DNSError)
 	}
 	if len(l.Deaf) > 0 {
 		parts = append(parts, "no answer from "+strings.Join(l.Deaf, ", ")+" while others do")

@@ -24,7 +24,7 @@ func TestStatusText(t *testing.T) {
 		IPv6:   api.Use{Why: "no line has an IPv6 address"},
 		WANs: []api.WAN{
 			{Name: "fiber", IPv4: api.Line{Verdict: "down", Since: ago(90 * time.Second), Why: "no carrier", LossPct: f(100), HoldDownS: 120, Relapses: 2, NextHoldDownS: 240}, IPv6: api.Line{Verdict: "off"}},
-			{Name: "lte", IPv4: api.Line{Verdict: "up", Since: ago(74 * time.Hour), Used: true, LossPct: f(0), LatencyMS: f(31.25), Addresses: []string{"203.0.113.10/24", "203.0.113.11/24"}, Relapses: 1, NextHoldDownS: 60, Deaf: []string{"8.8.8.8"}},
+			{Name: "lte", IPv4: api.Line{Verdict: "up", Since: ago(74 * time.Hour), Used: true, LossPct: f(0), LatencyMS: f(31.25), Addresses: []string{"203.0.113.10/24", "203.0.113.11/24"}, Relapses: 1, NextHoldDownS: 60, Deaf: []string{"8.8.8.8"}, DNSError: "no answer over UDP"},
 				Flows: &api.Flows{At: ago(74 * time.Hour), Moved: 3, Prodded: 2, Reset: 2},
 				IPv6:  api.Line{Verdict: "absent", Why: "no router advertisement yet"}},
 		},
@@ -48,7 +48,7 @@ fiber  IPv4    down     1m30s  100 %  -        -                   no carrier
 lte*   IPv4    up       3d2h   0 %    31.2 ms  203.0.113.10/24 +1
 lte    IPv6    absent   -      -      -        -                   no router advertisement yet
 fiber IPv4: owes 2m0s of good time, failed again 2 times of late.
-lte IPv4: failed again 1 times of late, the next time it owes 1m0s of good time; no answer from 8.8.8.8 while others do.
+lte IPv4: failed again 1 times of late, the next time it owes 1m0s of good time; DNS broken, its resolvers give no answer: no answer over UDP; no answer from 8.8.8.8 while others do.
 Flows left lte 3d2h ago: 3 moved, 2 connections prodded, 2 resets sent.
 
 LAN   PORT  ADDRESS                   LEASES

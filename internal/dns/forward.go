@@ -296,9 +296,12 @@ func (f *forwarder) try(epoch context.Context, k key, i int, up upstream, h *hea
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err != nil {
-		if !*booked {
+		switch {
+		case !*booked:
 			*booked = true
 			f.missed(time.Now(), i, h, err)
+		case h.misses > 0:
+			h.err = err.Error() // says more than that others were quicker
 		}
 		return try{i, nil, err}
 	}

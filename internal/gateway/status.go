@@ -30,6 +30,7 @@ func (d *daemon) Status(ctx context.Context) (api.Status, error) {
 			}
 		}
 		d.lanNews(&s)
+		d.resolvers(&s)
 		s.Turn = d.turns
 		for _, v := range d.services() {
 			s.Services = append(s.Services, v.status())
@@ -71,6 +72,33 @@ func (d *daemon) lanNews(s *api.Status) {
 				if v.Name == l.Name && o.Lifetime > 0 {
 					s.Notes = append(s.Notes, fmt.Sprintf("lan %s: another router offers itself there: %s", l.Name, o.Addr))
 				}
+			}
+		}
+	}
+}
+
+// resolvers adds which resolvers give no answer: a line's own to the line, the
+// file's as a note.
+func (d *daemon) resolvers(s *api.Status) {
+	if d.dns == nil {
+		return
+	}
+	for _, u := range d.dns.state.Upstreams {
+		if u.Up {
+			continue
+		}
+		if u.WAN == "" {
+			s.Notes = append(s.Notes, fmt.Sprintf("resolver %s gives no answer: %s", u.Server, u.Err))
+			continue
+		}
+		a, err := netip.ParseAddr(u.Server) // the far end of the line's cable, in one of its families
+		for i := range s.WANs {
+			switch l := &s.WANs[i]; {
+			case l.Name != u.WAN || err != nil:
+			case a.Is4():
+				l.IPv4.DNSError = u.Err
+			default:
+				l.IPv6.DNSError = u.Err
 			}
 		}
 	}

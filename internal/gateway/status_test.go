@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"weir/internal/api"
+	"weir/internal/dns"
 	"weir/internal/failover"
 	"weir/internal/refused"
 	"weir/internal/state"
@@ -144,5 +145,29 @@ func TestLeases(t *testing.T) {
 	}
 	if _, next := held(nil, c, clock); next != 0 {
 		t.Errorf("without leases the next ends in %v", next)
+	}
+}
+
+// A line's own resolvers that give no answer are the line's trouble; the file's are
+// told as a note.
+func TestStatusTellsWhichResolversAreSilent(t *testing.T) {
+	d := &daemon{dns: &dnsServer{state: dns.Report{Upstreams: []dns.UpstreamReport{
+		{Server: "172.31.255.1", WAN: "fiber", Err: "no answer over UDP"},
+		{Server: "fd00::1", WAN: "fiber", Up: true},
+		{Server: "172.31.255.3", WAN: "lte", Up: true},
+		{Server: "fd00::3", WAN: "lte", Err: "connection refused"},
+		{Server: "tls://9.9.9.9#dns.quad9.net", Err: "certificate expired"},
+	}}}}
+	s := api.Status{WANs: []api.WAN{{Name: "fiber"}, {Name: "lte"}}}
+	d.resolvers(&s)
+	want := api.Status{
+		WANs: []api.WAN{
+			{Name: "fiber", IPv4: api.Line{DNSError: "no answer over UDP"}},
+			{Name: "lte", IPv6: api.Line{DNSError: "connection refused"}},
+		},
+		Notes: []string{"resolver tls://9.9.9.9#dns.quad9.net gives no answer: certificate expired"},
+	}
+	if diff := cmp.Diff(want, s); diff != "" {
+		t.Error(diff)
 	}
 }

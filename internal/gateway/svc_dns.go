@@ -180,7 +180,20 @@ func (d *daemon) syncDNS(ctx context.Context) {
 		s.wake()
 		return
 	}
-	s.service = d.serve(ctx, duty{kind: dns.Worker, prepare: s.prepare, take: report(func(r dns.Report) { s.state = r })})
+	s.service = d.serve(ctx, duty{kind: dns.Worker, prepare: s.prepare, take: report(func(r dns.Report) {
+		d.news = d.news || !slices.Equal(failing(s.state), failing(r))
+		s.state = r
+	})})
+}
+
+// failing are the resolvers that give no answer, and why.
+func failing(r dns.Report) (out [][2]string) {
+	for _, u := range r.Upstreams {
+		if !u.Up {
+			out = append(out, [2]string{u.WAN + " " + u.Server, u.Err})
+		}
+	}
+	return out
 }
 
 func (s *dnsServer) prepare(ctx context.Context, fresh bool) (told, error) {
