@@ -150,8 +150,13 @@ func (d *daemon) restore(k state.Kept) {
 	d.world.house = house{ULA: k.ULA, Index: k.Index}
 	d.chosen = k.Choice
 	d.world.wans = map[string]wan{}
+	clock, err := state.ReadClock()
+	if err != nil {
+		d.log.Error("stored leases are judged by the wall clock alone", "err", err)
+		clock.Wall = d.started
+	}
 	for name, l := range k.WANs {
-		if holds(l, d.started) {
+		if l.Holds(clock) {
 			d.world.wans[name] = wan{lease: &l}
 		} else {
 			d.world.wans[name] = wan{last: &l}

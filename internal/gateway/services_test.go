@@ -54,27 +54,6 @@ lan "home" {
 	}
 }
 
-func TestHolds(t *testing.T) {
-	l := lteLease
-	l.Obtained = time.Date(2026, 12, 2, 6, 0, 0, 0, time.UTC)
-	for _, tt := range []struct {
-		name     string
-		duration time.Duration
-		now      time.Duration // after the lease was obtained
-		want     bool
-	}{
-		{"running", time.Hour, 59 * time.Minute, true},
-		{"ended", time.Hour, time.Hour, false},
-		{"without end", 0, 1000 * time.Hour, true},
-		{"the clock went back", time.Hour, -500 * time.Hour, true},
-	} {
-		l.Duration = tt.duration
-		if got := holds(l, l.Obtained.Add(tt.now)); got != tt.want {
-			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
-		}
-	}
-}
-
 func TestProbeLines(t *testing.T) {
 	c := mustParse(t, twoLines)
 	c.WANs[1].IPv6.Method = "none"

@@ -5,7 +5,6 @@ import (
 	"context"
 	"reflect"
 	"sync"
-	"time"
 
 	"weir/internal/config"
 	"weir/internal/desired"
@@ -26,12 +25,6 @@ func dhcp4Config(c *config.Config, w config.WAN, k wan) dhcp4.Config {
 		ClientID: w.IPv4.ClientID, Hostname: host, IgnoreClasslessRoutes: w.IPv4.IgnoreClasslessRoutes,
 		Last: cmp.Or(k.lease, k.last), Confirm: k.confirm,
 	}
-}
-
-// holds says whether a stored lease may still be used at now: until the client
-// has asked its server, all there is to go by is a clock that may be wrong.
-func holds(l state.Lease4, now time.Time) bool {
-	return l.Duration == 0 || now.Before(l.Obtained.Add(l.Duration))
 }
 
 // dhcp4Client is the DHCPv4 client of one WAN.

@@ -39,12 +39,32 @@ func (l Lease) Remaining(c Clock) time.Duration {
 	if l.Duration == 0 {
 		return 0
 	}
-	if l.Boot != "" && l.Boot == c.Boot && c.Up >= l.Up {
-		return l.Duration - (c.Up - l.Up)
-	}
-	age := c.Wall.Sub(l.Granted)
-	if age < 0 {
+	age, known := c.since(l.Granted, l.Boot, l.Up)
+	if !known {
 		return l.Duration
 	}
 	return l.Duration - age
+}
+
+// since is how long ago something was, of which the three readings are kept: exact
+// within a boot, by the wall clock across boots. known is false if by that it is still to come.
+func (c Clock) since(wall time.Time, boot string, up time.Duration) (age time.Duration, known bool) {
+	if boot != "" && boot == c.Boot && c.Up >= up {
+		return c.Up - up, true
+	}
+	age = c.Wall.Sub(wall)
+	return max(age, 0), age >= 0
+}
+
+// Age is how long ago a line's lease was got. known is false where nothing says so: the
+// wall clock, which is all there is across boots, shows an earlier time.
+func (l Lease4) Age(c Clock) (age time.Duration, known bool) {
+	return c.since(l.Obtained, l.Boot, l.Up)
+}
+
+// Holds says whether a stored lease may be used before its server was asked. One
+// of an unknown age may not: its address may be another house's by now.
+func (l Lease4) Holds(c Clock) bool {
+	age, known := l.Age(c)
+	return l.Duration == 0 || known && age < l.Duration
 }

@@ -83,7 +83,9 @@ type Lease4 struct {
 	DNS       []netip.Addr
 	Domain    string
 	MTU       int
-	Obtained  time.Time     // of the ACK
+	Obtained  time.Time     // of the ACK; wall clock
+	Boot      string        // Clock.Boot at the time of Obtained
+	Up        time.Duration // Clock.Up at the time of Obtained
 	Duration  time.Duration // option 51; 0 is without end
 	T1, T2    time.Duration // after Obtained
 	Note      string        // one line for status: what was odd about it

@@ -123,6 +123,7 @@ func (e *Engine) Conflict(now time.Time, a ether.ARP) Out {
 // bind takes a lease.
 func (e *Engine) bind(now time.Time, l state.Lease4, how string) Out {
 	e.event = fmt.Sprintf("%s %s from server %s", how, l.Addr, l.Server)
+	l.Boot, l.Up = e.clock.Boot, e.clock.Up+e.sent.Sub(e.start)
 	e.hold(l, e.sent)
 	e.declines, e.naks = 0, 0
 	e.suggest = l.Addr.Addr()

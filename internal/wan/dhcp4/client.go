@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"weir/internal/ether"
+	"weir/internal/state"
 	"weir/internal/worker"
 )
 
@@ -130,8 +131,11 @@ func (c *client) obey(ctx context.Context, o worker.Order[Config]) (Out, error) 
 	}
 	c.log = c.log.With("wan", o.Value.WAN)
 	var out Out
-	var err error
-	c.engine, out, err = New(o.Value, time.Now(), random)
+	clock, err := state.ReadClock()
+	if err != nil {
+		return out, err
+	}
+	c.engine, out, err = New(o.Value, time.Now(), clock, random)
 	return out, err
 }
 

@@ -34,6 +34,8 @@ type Engine struct {
 	cfg    Config
 	mac    ether.MAC
 	random func() uint32 // for transaction ids and jitter
+	start  time.Time
+	clock  state.Clock // at start
 
 	state State
 	xid   dhcpv4.TransactionID
@@ -58,29 +60,23 @@ type Engine struct {
 	event string // for the next report
 }
 
-// New makes an engine and starts it. random must be unpredictable: a transaction
+// New makes an engine and starts it; clock is the time now. random must be unpredictable: a transaction
 // id is all that tells a server's answer from a stranger's. The error is a MAC
 // that is none.
-func New(cfg Config, now time.Time, random func() uint32) (*Engine, Out, error) {
+func New(cfg Config, now time.Time, clock state.Clock, random func() uint32) (*Engine, Out, error) {
 	mac, err := ether.ParseMAC(cfg.MAC)
 	if err != nil {
 		return nil, Out{}, fmt.Errorf("the port of WAN %s: %w", cfg.WAN, err)
 	}
-	e := &Engine{cfg: cfg, mac: mac, random: random}
+	e := &Engine{cfg: cfg, mac: mac, random: random, start: now, clock: clock}
 	if cfg.Last == nil || !usable(cfg.Last.Addr.Addr()) {
 		return e, e.report(e.discovering(now)), nil
 	}
-	// The clock may be wrong (no battery, no time yet): what seems to have ended
-	// is asked for again, and only not used meanwhile; what seems to come from
-	// the future was got at an unknown time, and is used.
+	// The clock may be wrong after a boot (no battery, no time yet): what seems to have
+	// ended, or to come from the future, is asked for again, and only not used meanwhile.
 	e.suggest = cfg.Last.Addr.Addr()
-	age := now.Round(0).Sub(cfg.Last.Obtained)
-	switch {
-	case cfg.Last.Duration == 0:
-		e.hold(*cfg.Last, now)
-	case age < 0:
-		e.hold(*cfg.Last, now)
-	case age < cfg.Last.Duration:
+	if cfg.Last.Holds(clock) {
+		age, _ := cfg.Last.Age(clock)
 		e.hold(*cfg.Last, now.Add(-age))
 	}
 	e.event = "asking for " + e.suggest.String() + " again"

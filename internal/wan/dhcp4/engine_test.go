@@ -154,7 +154,20 @@ func TestReboot(t *testing.T) {
     0.000 > REQUEST wants 198.51.100.10
     0.000 < ACK
     0.000 bound, holds 198.51.100.10/24: confirmed 198.51.100.10/24 from server 198.51.100.1`},
-		{"B16: the clock is back in 1970", last(-56 * 365 * 24 * time.Hour), isp{silent: true}, 20 * time.Second, `
+		{"B16: the clock is back in 1970, and nobody says that the lease is good", last(-56 * 365 * 24 * time.Hour), isp{silent: true}, 7 * time.Second, `
+    0.000 rebooting, holds nothing: asking for 198.51.100.10 again
+    0.000 > REQUEST wants 198.51.100.10
+    0.875 > REQUEST wants 198.51.100.10
+    2.625 > REQUEST wants 198.51.100.10
+    6.125 selecting, holds nothing: asking for 198.51.100.10 again
+    6.125 > DISCOVER wants 198.51.100.10
+    7.000 > DISCOVER wants 198.51.100.10`},
+		{"B16: the clock is back in 1970, and the server still has it", last(-56 * 365 * 24 * time.Hour), isp{}, time.Minute, `
+    0.000 rebooting, holds nothing: asking for 198.51.100.10 again
+    0.000 > REQUEST wants 198.51.100.10
+    0.000 < ACK
+    0.000 bound, holds 198.51.100.10/24: confirmed 198.51.100.10/24 from server 198.51.100.1`},
+		{"B16: the clock was set from 1970 after the ACK, and weir restarted", sinceBoot(last(56*365*24*time.Hour), 55*time.Minute), isp{silent: true}, time.Minute / 4, `
     0.000 rebooting, holds 198.51.100.10/24: asking for 198.51.100.10 again
     0.000 > REQUEST wants 198.51.100.10
     0.875 > REQUEST wants 198.51.100.10
@@ -163,8 +176,10 @@ func TestReboot(t *testing.T) {
     6.125 > DISCOVER wants 198.51.100.10
     7.000 > DISCOVER wants 198.51.100.10
     8.750 > DISCOVER wants 198.51.100.10
-   12.250 > DISCOVER wants 198.51.100.10 broadcast
-   19.250 bound, holds 198.51.100.10/24: no DHCP server answers; the lease goes on`},
+   12.250 > DISCOVER wants 198.51.100.10 broadcast`},
+		{"B16: the same, and it ended meanwhile", sinceBoot(last(-time.Hour), 61*time.Minute), isp{silent: true}, time.Second / 2, `
+    0.000 rebooting, holds nothing: asking for 198.51.100.10 again
+    0.000 > REQUEST wants 198.51.100.10`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := begin(t, Config{Last: tt.last}, tt.isp)
@@ -423,7 +438,7 @@ func FuzzEngine(f *testing.F) {
 			return
 		}
 		now := time.Now()
-		e, _, err := New(Config{MAC: mac.String(), Last: last(0)}, now, func() uint32 { return 7 })
+		e, _, err := New(Config{MAC: mac.String(), Last: last(0)}, now, state.Clock{Wall: now}, func() uint32 { return 7 })
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -29,7 +29,7 @@ type Config struct {
 
 	// Last is the lease of before, from the store or from the child before this
 	// one; nil: none. It is asked for again (INIT-REBOOT), and held meanwhile
-	// unless the clock says that it ended. Looked at in the first message only.
+	// if it Holds. Looked at in the first message only.
 	Last *state.Lease4
 
 	// Confirm is a number that the parent raises when the lease should be

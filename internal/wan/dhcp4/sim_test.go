@@ -179,7 +179,7 @@ func begin(t *testing.T, cfg Config, i isp) *sim {
 	s := &sim{t: t, began: time.Now(), isp: i}
 	s.now = s.began
 	var n uint32
-	e, out, err := New(cfg, s.now, func() uint32 { n++; return n * 0 }) // no jitter: an eighth less
+	e, out, err := New(cfg, s.now, bootClock(s.now), func() uint32 { n++; return n * 0 }) // no jitter: an eighth less
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,7 +188,18 @@ func begin(t *testing.T, cfg Config, i isp) *sim {
 	return s
 }
 
-// last is a lease got so long ago.
+// bootClock is the machine's clock in these tests: a day after the boot.
+func bootClock(now time.Time) state.Clock {
+	return state.Clock{Wall: now.Round(0), Boot: "this", Up: 24 * time.Hour}
+}
+
+// sinceBoot is l, got so long ago in this boot, whatever the wall clock says.
+func sinceBoot(l *state.Lease4, ago time.Duration) *state.Lease4 {
+	l.Boot, l.Up = "this", 24*time.Hour-ago
+	return l
+}
+
+// last is a lease got so long ago, by the wall clock of another boot.
 func last(ago time.Duration) *state.Lease4 {
 	l, err := leaseOf(ack(), ispMAC, time.Now().Round(0).Add(-ago), false)
 	if err != nil {
