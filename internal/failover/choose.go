@@ -106,7 +106,7 @@ func (m *Machine) improve(now time.Time, f Family, current *line, order []*line)
 		return
 	}
 	for _, l := range order {
-		if l != current && l.betterThan(m, current) {
+		if l != current && l.betterThan(m, now, current) {
 			why := current.id.WAN + ": " + current.badWhy()
 			current.failed(m, now)
 			m.take(now, f, l, why)
@@ -122,7 +122,7 @@ func (m *Machine) alarm(now time.Time, current *line, order []*line) {
 		return
 	}
 	since, ok := current.silentSince()
-	most, _ := current.enough(m, now)
+	most, _ := current.enough(now)
 	if !ok || now.Sub(since) < most/2 {
 		return
 	}

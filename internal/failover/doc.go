@@ -73,10 +73,25 @@
 // whose latest 16 round trips have a median above Latency, works and is Degraded;
 // it is over at half of the one and three quarters of the other. New connections
 // leave it after 10 s if another line is clearly better: Up, itself that far below
-// the thresholds, with at most half the loss or latency. No line that is paid by
-// volume is taken because another is slow. If the house's own dense traffic goes
-// with round trips that are longer than the line's own, a buffer is full: that is
-// shown and moves nothing, as the load would only go along.
+// the thresholds, with at most half the latency; or with hardly a loss in 40 probes
+// or more that were sent since, or, in doubt, at most half the loss for 30 s on end.
+// No line that is paid by volume is taken because another is slow. If the house's
+// own dense traffic goes with round trips that are longer than the line's own, a
+// buffer is full: that is shown and moves nothing, as the load would only go along.
+//
+// Chance has many hours in which to make a bad line look good. So a line that was
+// left, or that may be taken, is asked as often as the one in use, and one that was
+// left for its losses is better again only at a quarter of the threshold. A target
+// that loses significantly more than the line's best one limits its replies; what
+// it loses says nothing about the line. That all of them do cannot be told from a
+// line that loses: it is left once and kept in reserve for as long as that lasts.
+//
+// The thresholds are absolute, as the file says them, and not relative to a line's
+// usual figures: whoever reads "degraded above 400 ms" must be able to believe it,
+// a line whose usual latency is bad is a bad line, and what is usual cannot be
+// known of one that was bad when weir started. A line that is slow by its nature (a
+// satellite's) is shown as Degraded, is used like any other, and is left for one
+// with half its latency. Whoever prefers it all the same raises latency.
 //
 // # What is chosen
 //

@@ -122,7 +122,7 @@ func (l *line) excused(now time.Time, silence time.Duration) bool {
 
 // enough is the silence that fells the line, if at least as many probes had their
 // time: less than usual if round trips are long, but dense traffic stopped too.
-func (l *line) enough(m *Machine, now time.Time) (silence time.Duration, probes int) {
+func (l *line) enough(now time.Time) (silence time.Duration, probes int) {
 	silence, probes = l.rtt.settle(l.base(), l.timeout), evidence
 	if l.busy(now) && now.Sub(l.busyUntil) >= l.base() && now.Sub(l.packetAt) >= l.base() {
 		return min(silence, l.base()), min(probes, 3)

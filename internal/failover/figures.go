@@ -16,6 +16,20 @@ const (
 	// it: longer than what a transfer of the house does to its figures.
 	patience = 10 * time.Second
 
+	// A target is shy if it loses more than the one that loses least, of so many
+	// probes and of so many, by so many standard deviations, squared: chance makes
+	// it so once in a hundred times.
+	shyFrom  = 4
+	bestFrom = 8
+	shyBy    = 7
+
+	// A line that loses less than the one in use is clearly better if of as many of
+	// its probes as sample, sent since that is bad, hardly any was lost; or at most
+	// half as many for doubtful. With less, chance would choose between two lines
+	// that lose equally, as it has an hour for it.
+	sample   = 40
+	doubtful = 30 * time.Second
+
 	// queued is by how much a full buffer lengthens round trips at least.
 	queued = 80 * time.Millisecond
 )
@@ -25,16 +39,21 @@ type figures struct {
 	history []outcome // ring of regular probes
 	oldest  int
 	lost    int  // of them
+	shy     int  // outcomes of targets that answer much less than the best one
+	shyLost int  // of them
 	changed bool // since they were judged
 
 	lossy, slow, hollow bool
 	badSince            time.Time // since when it is bad without the house's own doing
+	badFrom             uint64    // the last probe before
+	betterSince         time.Time // it loses half as much as the line in use
 	own                 bool      // the house's own traffic fills a buffer and makes it so
 	quickest
 }
 
 type outcome struct {
 	id   uint64
+	of   *target
 	lost bool
 	rtt  time.Duration // if not lost
 }
@@ -45,7 +64,7 @@ func (f *figures) record(p *asked, o outcome) {
 	if o.lost {
 		f.lost++
 	}
-	o.id = p.id
+	o.id, o.of = p.id, p.target
 	if p.booked {
 		if i := slices.IndexFunc(f.history, func(h outcome) bool { return h.id == o.id }); i >= 0 {
 			f.replace(i, o)
@@ -93,9 +112,46 @@ func (q *quickest) least() time.Duration {
 // anew forgets the figures: they were of an outage, or of a full buffer.
 func (f *figures) anew() { *f = figures{history: f.history[:0], quickest: f.quickest} }
 
-// loss is in percent.
+// loss is in percent, of the targets that count.
 func (f *figures) loss() float64 {
-	return 100 * float64(f.lost) / float64(max(len(f.history), 1))
+	return 100 * float64(f.lost-f.shyLost) / float64(max(len(f.history)-f.shy, 1))
+}
+
+// shun leaves out of the loss what targets lose by limiting their replies: a line
+// loses about as much to all.
+func (l *line) shun() {
+	l.shy, l.shyLost = 0, 0
+	for _, t := range l.targets {
+		t.asked, t.lost, t.shy = 0, 0, false
+	}
+	if l.lost == 0 {
+		return
+	}
+	for i := range l.history {
+		o := &l.history[i]
+		if o.of.asked++; o.lost {
+			o.of.lost++
+		}
+	}
+	var best *target
+	for _, t := range l.targets {
+		if t.asked >= bestFrom && (best == nil || t.lost*best.asked < best.lost*t.asked) {
+			best = t
+		}
+	}
+	for _, t := range l.targets {
+		if t.shy = best != nil && t.asked >= shyFrom && t.losesMore(best); t.shy {
+			l.shy, l.shyLost = l.shy+t.asked, l.shyLost+t.lost
+		}
+	}
+}
+
+// losesMore is the test of two proportions.
+func (t *target) losesMore(than *target) bool {
+	n, m := float64(t.asked), float64(than.asked)
+	more := float64(t.lost)/n - float64(than.lost)/m
+	p := float64(t.lost+than.lost) / (n + m)
+	return more > 0 && more*more > shyBy*p*(1-p)*(1/n+1/m)
 }
 
 // latency is the median of the latest that were answered; n is of how many.
@@ -131,17 +187,23 @@ func (f *figures) slower(d time.Duration, least int) bool {
 
 func (f *figures) bad() bool { return f.lossy || f.slow || f.hollow }
 
-// figure judges the line's figures. What is bad stays so until it is clearly
-// better than the threshold: half the loss, three quarters of the latency.
+// figure judges the line's figures. What is bad stays so until it is clearly better
+// than the threshold: half the loss (a quarter, if the line was left), three
+// quarters of the latency.
 func (l *line) figure(m *Machine, now time.Time) {
 	if !l.changed {
 		return
 	}
 	l.changed = false
+	l.shun()
 	loss, n := l.loss(), len(l.history)
 	t := m.cfg.Degraded
 	was, wasOwn := l.bad(), l.own
-	l.lossy = t.Loss > 0 && (n >= judgeFrom && loss > t.Loss || l.lossy && loss > t.Loss/2)
+	over := t.Loss / 2
+	if !l.inUse { // chance has an hour to make it look better
+		over = t.Loss / 4
+	}
+	l.lossy = t.Loss > 0 && (n >= judgeFrom && loss > t.Loss || l.lossy && loss > over)
 	l.slow = t.Latency > 0 && (l.slower(t.Latency, latencyLen) || l.slow && l.slower(t.Latency*3/4, 1))
 	l.hollow = m.isHollow(l)
 	if l.own = (l.slow || l.lossy) && l.busy(now) && l.slower(l.least()+queued, 1); wasOwn && !l.own {
@@ -153,7 +215,7 @@ func (l *line) figure(m *Machine, now time.Time) {
 	if !l.bad() || l.own && !l.hollow {
 		l.badSince = time.Time{}
 	} else if l.badSince.IsZero() {
-		l.badSince = now
+		l.badSince, l.badFrom = now, m.lastID
 	}
 	switch {
 	case l.bad():
@@ -231,20 +293,43 @@ func (l *line) tooBad(now time.Time) bool {
 
 // betterThan says whether the line is clearly better than one that is degraded. A
 // line that is paid by volume is not taken because another one is slow.
-func (l *line) betterThan(m *Machine, o *line) bool {
+func (l *line) betterThan(m *Machine, now time.Time, o *line) bool {
 	loss := l.loss()
 	latency, answered := l.latency()
 	t := m.cfg.Degraded
 	switch {
 	case o.hollow: // then any line that carries something is
 		return l.verdict == Up
-	case l.verdict != Up, len(l.history) < latencyLen, answered == 0:
-		return false
-	case t.Loss > 0 && loss > t.Loss/2, t.Latency > 0 && latency > t.Latency*3/4:
+	case l.verdict != Up, len(l.history) < latencyLen, answered == 0,
+		t.Loss > 0 && loss > t.Loss/2, t.Latency > 0 && latency > t.Latency*3/4:
+		l.betterSince = time.Time{}
 		return false
 	case o.lossy:
-		return 2*loss <= o.loss()
+		return l.losesLess(now, o)
 	}
 	theirs, _ := o.latency()
 	return !l.metered && 2*latency <= theirs
+}
+
+func (l *line) losesLess(now time.Time, o *line) bool {
+	n, lost := 0, 0
+	for i := range l.history {
+		if h := &l.history[i]; h.id > o.badFrom {
+			if n++; h.lost {
+				lost++
+			}
+		}
+	}
+	switch {
+	case 2*l.loss() > o.loss():
+		l.betterSince = time.Time{}
+	case n < sample:
+	case lost*sample <= n:
+		return true
+	case l.betterSince.Before(o.badSince):
+		l.betterSince = now
+	default:
+		return now.Sub(l.betterSince) >= doubtful
+	}
+	return false
 }

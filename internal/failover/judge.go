@@ -8,7 +8,7 @@ import (
 )
 
 // sent takes the prober's word that a probe went out.
-func (l *line) sent(m *Machine, p *asked) {
+func (l *line) sent(p *asked) {
 	p.deadline = p.sent.Add(l.rtt.timeout(l.timeout))
 	l.flight = append(l.flight, p)
 	if !p.trial && !p.sent.Before(l.mark) && p.sent.After(l.lastSent) && l.verdict != Down && l.verdict != Absent {
@@ -87,7 +87,7 @@ func (l *line) expire(m *Machine, now time.Time) {
 			l.suspect(m, now, l.unanswered())
 		}
 	case Untried, Suspect:
-		if most, probes := l.enough(m, now); silence >= most && l.judged(now, probes) && !l.excused(now, silence) {
+		if most, probes := l.enough(now); silence >= most && l.judged(now, probes) && !l.excused(now, silence) {
 			l.fall(m, now, Down, fmt.Sprintf("%s for %v", l.unanswered(), silence.Round(10*time.Millisecond)))
 		}
 	}

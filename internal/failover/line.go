@@ -42,6 +42,9 @@ type target struct {
 	missed int // in a row, while others answered
 	last   time.Time
 	trial  time.Time // when it was tried last since it is deaf
+
+	asked, lost int  // of the line's latest regular probes
+	shy         bool // see shun
 }
 
 func (t *target) deaf() bool { return t.missed >= deafAfter }

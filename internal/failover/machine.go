@@ -224,7 +224,7 @@ func (m *Machine) Line(now time.Time, id LineID, ready bool) {
 func (m *Machine) Sent(at time.Time, id uint64) {
 	if p := m.find(id); p != nil && p.sent.IsZero() {
 		p.sent = at
-		p.line.sent(m, p)
+		p.line.sent(p)
 	}
 }
 

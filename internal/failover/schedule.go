@@ -17,18 +17,27 @@ func (m *Machine) interval(l *line) time.Duration {
 		return max(every, time.Second)
 	case l.inUse, m.used(l.id.Family).wan == "":
 		return every
-	case l.verdict == Returning: // what fails for a second must not pass for good
-		return min(2*every, seldom)
-	case l.metered && !m.comparing(l.id.Family):
+	case !l.metered && (l.verdict == Returning || l.lossy): // what limits its replies must not pass for good
+		return every
+	case l.metered && m.comparing(l):
+		return max(every, time.Second)
+	case l.metered:
 		return max(metered, seldom)
+	case m.comparing(l):
+		return every
 	}
 	return seldom
 }
 
-// comparing says whether a better line is looked for: the one in use loses too much.
-func (m *Machine) comparing(f Family) bool {
-	l := m.line(LineID{m.used(f).wan, f})
-	return l != nil && l.verdict == Degraded && (l.lossy || l.hollow)
+// comparing says whether it is looked whether l is better than the line in use,
+// which is bad.
+func (m *Machine) comparing(l *line) bool {
+	for _, o := range m.order(l.id.Family) {
+		if o.inUse {
+			return o.verdict == Degraded && (o.lossy || o.hollow || !l.metered) && (o.hollow || !o.badSince.IsZero())
+		}
+	}
+	return false
 }
 
 // burstGap is the time between two probes of a burst: about burstProbes of them
@@ -167,13 +176,13 @@ func (l *line) wake(m *Machine, now time.Time) time.Time {
 	case Up, Degraded, Returning:
 		judge(since.Add(l.rtt.timeout(l.timeout)))
 	case Suspect:
-		settle, _ := l.enough(m, now)
+		settle, _ := l.enough(now)
 		judge(since.Add(settle / 2)) // the alarm
 		judge(since.Add(settle))
 		judge(since.Add(excuses))
 		judge(l.packetAt.Add(l.base()))
 	case Untried:
-		settle, _ := l.enough(m, now)
+		settle, _ := l.enough(now)
 		judge(since.Add(settle))
 	}
 	return at
