@@ -63,30 +63,31 @@ func (b *buffer) drain(d time.Duration) {
 
 // evening has a house use a line from d to end: transfers of all lengths that
 // fill a buffer of up to 3 s, streams that fill none, pauses of all lengths; and
-// what comes back comes in spurts.
-func (w *world) evening(id LineID, from, end time.Duration) {
+// what comes back comes in spurts. It returns when its last transfer is under way.
+func (w *world) evening(id LineID, from, end time.Duration) (busy, until time.Duration) {
 	b := w.buffer(id, 12*time.Millisecond)
-	span := func(lo, hi time.Duration) time.Duration { return lo + time.Duration(w.r.Int64N(int64(hi-lo))) }
 	for d := from; d < end; {
-		long := span(2*time.Second, 3*time.Minute)
+		long := w.span(2*time.Second, 3*time.Minute)
 		if w.r.IntN(5) == 0 {
-			long = span(3*time.Minute, 20*time.Minute)
+			long = w.span(3*time.Minute, 20*time.Minute)
 		}
+		busy, until = d, d+long
 		pace := 25 + w.r.Float64()*400
 		switch w.r.IntN(4) {
 		case 0: // a stream
 			w.at(d, func() { w.paths[id].load(w.now, pace, 1) })
 			w.at(d+long, func() { w.paths[id].load(w.now, 0.5, 0.1) })
 		default:
-			most := min(span(100*time.Millisecond, 3*time.Second), long/2)
+			most := min(w.span(100*time.Millisecond, 3*time.Second), long/2)
 			b.fill(d, most, pace, w.r.Float64()*0.15)
-			for at := d + most; at < d+long-time.Second; at += span(2*time.Second, 20*time.Second) {
+			for at := d + most; at < d+long-time.Second; at += w.span(2*time.Second, 20*time.Second) {
 				w.at(at, func() { w.paths[id].load(w.now, 0, 0) }) // a hiccup
-				w.at(at+span(10*time.Millisecond, 300*time.Millisecond), func() { w.paths[id].load(w.now, pace, 0.5) })
+				w.at(at+w.span(10*time.Millisecond, 300*time.Millisecond), func() { w.paths[id].load(w.now, pace, 0.5) })
 			}
 			b.drain(d + long)
 			long += 2 * most
 		}
-		d += long + span(time.Second, 5*time.Minute)
+		d += long + w.span(time.Second, 5*time.Minute)
 	}
+	return busy, until
 }

@@ -31,6 +31,7 @@ type path struct {
 	loss    float64 // of round trips
 	rtt     func(r *rand.Rand, at time.Time) time.Duration
 	cut     bool
+	bare    bool // it has no lease
 	dead    map[Target]bool
 	limit   time.Duration // the limited targets answer once in this time
 	limited map[Target]time.Time

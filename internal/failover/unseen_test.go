@@ -1,0 +1,84 @@
+package failover
+
+import (
+	"fmt"
+	"testing"
+	"time"
+)
+
+// unseen keeps the seeds of the houses apart from those that anything was tuned
+// with: tests of other traces count from 0.
+const unseen = 3_000_000
+
+// What a house is promised holds on every trace, with seeds that nothing was
+// tuned with. The table of docs/failover.md is
+//
+//	go test ./internal/failover -run TestPromises -v -seeds=500 -timeout 2h
+func TestPromises(t *testing.T) {
+	for i, tr := range traces() {
+		t.Run(tr.name, func(t *testing.T) {
+			t.Parallel()
+			seeds := 2 * *seeds
+			if testing.Short() { // on an emulated processor
+				seeds = 1
+			}
+			var sum sums
+			began := time.Now()
+			for n := range seeds {
+				h := tr.run(uint64(unseen+100_000*i+n), nil)
+				if len(h.broken) > 0 {
+					h.dump(t)
+					t.Errorf("seed %d: %q", unseen+100_000*i+n, h.broken)
+				}
+				sum.add(h)
+			}
+			t.Logf("| %s | %d | %s | %d%s | %s | %s |", tr.name, seeds, few(sum.moves, tr.most),
+				sum.backs, ifAny(sum.backs, fmt.Sprintf(", %v late", sum.late.Round(ms))), worst(sum.mean, tr.a), worst(sum.acted, tr.act))
+			t.Logf("took %v", time.Since(began).Round(ms))
+		})
+	}
+}
+
+// run plays the trace once. sabotage, if any, is done after each judgement.
+func (tr trace) run(seed uint64, sabotage func(*house)) *house {
+	h := newHouse(tr.cfg(), seed)
+	if sabotage != nil {
+		h.after = func() { sabotage(h); h.hold() }
+	}
+	h.count = tr.play(h)
+	if h.count > tr.most {
+		h.breaks("%d moves, want %d at most", h.count, tr.most)
+	}
+	if h.faults > 0 && tr.a > 0 && h.unused > time.Duration(h.faults)*tr.a {
+		h.breaks("%v without a working line though one worked, in %d faults", h.unused, h.faults)
+	}
+	return h
+}
+
+// sums are the worst of all houses of a trace.
+type sums struct {
+	moves, backs      int
+	mean, acted, late time.Duration
+}
+
+func (s *sums) add(h *house) {
+	s.moves, s.backs = max(s.moves, h.count), s.backs+h.backs
+	s.mean = max(s.mean, h.unused/time.Duration(max(h.faults, 1)))
+	s.acted, s.late = max(s.acted, h.acted), max(s.late, h.late)
+}
+
+func few(n, most int) string { return fmt.Sprintf("%d of %d", n, most) }
+
+func ifAny(n int, s string) string {
+	if n == 0 {
+		return ""
+	}
+	return s
+}
+
+func worst(d, most time.Duration) string {
+	if most == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.2f of %.2f s", d.Seconds(), most.Seconds())
+}
