@@ -88,9 +88,11 @@ func namesGoOn(t *testing.T, resolverFirst bool) {
 			if e := h.dnsError("lte"); e != "" {
 				h.Errorf("lte's DNS is said to be broken: %s", e)
 			}
-			if out, err := h.tell("status"); err != nil || !strings.Contains(out, "fiber IPv4: DNS broken") {
-				h.Errorf("weir status (%v):\n%s", err, out)
-			}
+			// IPv6 that comes up only now has the resolvers judged anew.
+			h.until("weir status shows it", 5*time.Second, func() bool {
+				out, err := h.tell("status")
+				return err == nil && strings.Contains(out, "fiber IPv4: DNS broken")
+			})
 		}
 		h.must(fiber.Dark(true))
 		h.untilOutBy(pc, "lte", 5*time.Second)
