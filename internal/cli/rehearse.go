@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"strings"
 	"sync"
@@ -19,6 +20,7 @@ func rehearseCmd() *cobra.Command {
 		o       rehearse.Options
 		asJSON  bool
 		partial bool
+		long    bool
 		svg     string
 	)
 	c := &cobra.Command{
@@ -32,10 +34,16 @@ machine changes, and root is not needed: a user who may make user namespaces is 
 What it says is taken from packets at the clients, the ISPs and the internet, never from
 what weir says of itself. A time that fails is taken twice more, and the median counts.
 
+With --long also what takes minutes, side by side with the rest and once: the line in use
+flaps for ten minutes, 5 s up and 25 s down; all lines are lost for a minute, their leases
+end meanwhile, and they come back, each of them first in a lab of its own. It says before
+how long it will take.
+
 A file of which this kernel can't do a part (VLANs) is rehearsed as far as it goes, which
 counts as failed unless --partial is said.`,
 		Example: `  weir rehearse gateway.hcl
   weir rehearse gateway.hcl --only forward --only hairpin
+  weir rehearse gateway.hcl --long
   weir rehearse gateway.hcl --svg rehearsal.svg
   weir rehearse gateway.hcl --only dark/fiber --keep    # and look around in the lab`,
 		Args: oneFile,
@@ -48,6 +56,9 @@ counts as failed unless --partial is said.`,
 				o.Dir = fi.IsDir()
 			}
 			o.Files = files
+			if long {
+				o.Long = &rehearse.Long
+			}
 			o.Progress = progress(c.ErrOrStderr())
 			report, err := rehearse.Rehearse(c.Context(), o)
 			if err != nil {
@@ -68,6 +79,7 @@ counts as failed unless --partial is said.`,
 	c.Flags().StringArrayVar(&o.Only, "only", nil, "make only these drills: a name, the beginning of it, or a word in it (a LAN, a WAN, IPv6)")
 	c.Flags().BoolVar(&asJSON, "json", false, "print the report as JSON (docs/json.md)")
 	c.Flags().BoolVar(&o.Keep, "keep", false, "leave the labs up until ^C, and say how to enter them")
+	c.Flags().BoolVar(&long, "long", false, "also what takes minutes: a line that flaps, all lines lost past the ends of their leases")
 	c.Flags().BoolVar(&partial, "partial", false, "a part that this kernel can't do is no failure")
 	c.Flags().StringVar(&svg, "svg", "", "also draw the lab and what became of packets when a line was lost, into this file")
 	return c
@@ -118,6 +130,13 @@ func progress(w io.Writer) func(rehearse.Event) {
 		if tty {
 			fmt.Fprint(w, "\r\x1b[K")
 		}
+		if e.Takes > 0 {
+			fmt.Fprintf(w, "This takes about %d minutes.\n", int(math.Ceil(e.Takes.Minutes())))
+			return
+		}
+		if e.Step != "" && !tty {
+			fmt.Fprintf(w, "     %s: %s\n", e.Doing, e.Step)
+		}
 		for _, r := range e.Results {
 			done++
 			if !r.OK {
@@ -142,7 +161,7 @@ func progress(w io.Writer) func(rehearse.Event) {
 			order = append(order, e.Run)
 		}
 		if e.Doing != "" {
-			doing[e.Run] = e.Doing
+			doing[e.Run] = strings.TrimSpace(e.Doing + " " + e.Step)
 		}
 		if e.Ended {
 			doing[e.Run] = ""

@@ -44,12 +44,13 @@ type Bench struct {
 	switches  map[string]*lab.Switch   // by LAN
 	ports     map[string][]*lab.Switch // by LAN: at each port of its bridge but the first
 	devices   int
-	darkened  map[string]bool // by WAN, what drills left
-	saboteurs []Saboteur      // tests only
-	serving   map[string]bool // "udp 5060": what the internets serve for rules and routes besides
-	ula       netip.Prefix    // the house's /48 if weir made it, as clients see it
-	measure   *measure        // of the act under way; nil: it promises nothing
-	first     time.Duration   // from the daemon's start to the first packet forwarded
+	darkened  map[string]bool                  // by WAN, what drills left
+	saboteurs []Saboteur                       // tests only
+	serving   map[string]bool                  // "udp 5060": what the internets serve for rules and routes besides
+	ula       netip.Prefix                     // the house's /48 if weir made it, as clients see it
+	step      func(format string, args ...any) // tells how far a long act is
+	measure   *measure                         // of the act under way; nil: it promises nothing
+	first     time.Duration                    // from the daemon's start to the first packet forwarded
 	log       *slog.Logger
 }
 

@@ -128,6 +128,7 @@ type Run struct {
 	Name    string
 	About   string
 	Variant Variant
+	Takes   time.Duration // about; 0: less than a minute, as most
 	Acts    []Act
 }
 

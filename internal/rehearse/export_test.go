@@ -22,5 +22,5 @@ func Names(t *testing.T, path string) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return drillNames(Runs(site))
+	return drillNames(Runs(site, &Long))
 }

@@ -86,7 +86,7 @@ func inside(conn io.Reader, out *answers, saboteurs Saboteurs) error {
 		return err
 	}
 	var run *Run
-	for _, x := range Runs(site) {
+	for _, x := range Runs(site, req.Long) {
 		if x.Name == req.Run {
 			run = &x
 		}
@@ -129,6 +129,9 @@ func perform(site *Site, run Run, req request, out *answers, saboteurs Saboteurs
 			continue
 		}
 		out.send(message{Doing: act.Drills[0]})
+		b.step = func(format string, args ...any) {
+			out.send(message{Doing: act.Drills[0], Step: fmt.Sprintf(format, args...)})
+		}
 		start := time.Now()
 		results := act.Do(ctx, b)
 		took := time.Since(start)

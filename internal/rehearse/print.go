@@ -25,6 +25,8 @@ var sections = []struct{ word, title string }{
 	{"carrier", "A line without carrier"},
 	{"uplink", "A line that carries nothing up"},
 	{"downlink", "A line that carries nothing down"},
+	{"flaps", "A line that comes and goes"},
+	{"blackout", "All lines lost, past the ends of their leases"},
 	{"rough", "A line that is bad, but works"},
 	{"pings", "An ISP that answers pings and nothing else"},
 	{"nopings", "An ISP that answers everything but pings"},

@@ -16,12 +16,15 @@ type request struct {
 	Machine  Machine       `json:"machine"`
 	Only     []string      `json:"only"`
 	Keep     bool          `json:"keep"`
+	Long     *Pace         `json:"long,omitempty"`
 	Sabotage []string      `json:"sabotage,omitempty"` // tests only: see Saboteurs
 }
 
-// message is what it answers, each a line of JSON. One of its fields is set.
+// message is what it answers, each a line of JSON. One of its fields is set,
+// but for what is told with another.
 type message struct {
 	Doing   string   `json:"doing,omitempty"`   // what is being done now
+	Step    string   `json:"step,omitempty"`    // how far that is, with Doing
 	Results []Result `json:"results,omitempty"` // of an act
 	First   float64  `json:"first,omitempty"`   // seconds from the start to the first packet forwarded
 	Machine *Machine `json:"machine,omitempty"`

@@ -27,6 +27,9 @@ type Options struct {
 	Only  []string
 	Keep  bool // the labs stay until ctx ends
 
+	// Long is the pace of what takes minutes, which is made as well; nil leaves it out.
+	Long *Pace
+
 	// Progress is called for each thing that happens, from one goroutine at a
 	// time. It may be nil.
 	Progress func(Event)
@@ -37,10 +40,15 @@ type Options struct {
 // Event is something that happens in a run.
 type Event struct {
 	Run     string
-	Doing   string   // what it begins
+	Doing   string   // what it begins, or goes on with
+	Step    string   // how far that is; "" unless it takes minutes
 	Results []Result // what it has found
 	Kept    int      // the process of a lab that stays
 	Ended   bool
+
+	// Takes is about how long all of it will take. It is told first, of no run, and
+	// only if that is minutes.
+	Takes time.Duration
 }
 
 // Report is what a rehearsal found.
@@ -81,13 +89,20 @@ func Rehearse(ctx context.Context, o Options) (*Report, error) {
 		g.report.OK = true
 		return g.report, nil
 	}
-	all := Runs(site)
+	all := Runs(site, o.Long)
 	g.report.Omitted = site.Omitted // what can't be tried with this file is known by now
 	runs := slices.DeleteFunc(slices.Clone(all), func(r Run) bool {
 		return !slices.ContainsFunc(r.Acts, func(a Act) bool { return a.wanted(r.of(o.Only)) })
 	})
 	if len(runs) == 0 {
 		return nil, &NoSuchDrill{o.Only, drillNames(all)}
+	}
+	var takes time.Duration
+	for _, r := range runs {
+		takes = max(takes, r.Takes)
+	}
+	if takes > 0 {
+		g.event(Event{Takes: takes})
 	}
 	g.all(ctx, runs)
 	g.again(ctx, runs)
@@ -157,6 +172,9 @@ func (g *gathering) again(ctx context.Context, runs []Run) {
 	for range 2 {
 		var wg sync.WaitGroup
 		for _, r := range runs {
+			if r.Takes > 0 {
+				continue // minutes are asked for once
+			}
 			var only []string
 			g.mu.Lock()
 			for drill, takes := range g.results {
@@ -206,7 +224,7 @@ func (g *gathering) one(ctx context.Context, r Run, only []string) error {
 		g.mu.Unlock()
 	}
 
-	err = json.NewEncoder(ours).Encode(request{Files: g.o.Files, Dir: g.o.Dir, Run: r.Name, Machine: g.machine, Only: only, Keep: g.o.Keep, Sabotage: g.o.Sabotage})
+	err = json.NewEncoder(ours).Encode(request{Files: g.o.Files, Dir: g.o.Dir, Run: r.Name, Machine: g.machine, Only: only, Keep: g.o.Keep, Long: g.o.Long, Sabotage: g.o.Sabotage})
 	var told error
 	if err == nil {
 		told = g.hear(ours, r, cmd)
@@ -239,7 +257,7 @@ func (g *gathering) hear(conn *os.File, r Run, cmd *exec.Cmd) error {
 		case m.Kept:
 			g.event(Event{Run: r.Name, Kept: cmd.Process.Pid})
 		case m.Machine == nil:
-			g.event(Event{Run: r.Name, Doing: m.Doing, Results: m.Results})
+			g.event(Event{Run: r.Name, Doing: m.Doing, Step: m.Step, Results: m.Results})
 		}
 	}
 }

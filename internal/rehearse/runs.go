@@ -9,8 +9,8 @@ import (
 )
 
 // Runs are the labs that a file is rehearsed in, the longest first, each with its
-// acts in order.
-func Runs(s *Site) []Run {
+// acts in order. long is the pace of what takes minutes; nil leaves it out.
+func Runs(s *Site, long *Pace) []Run {
 	steady := Run{Name: "steady", About: "the house as it should be"}
 	add := func(a ...Act) { steady.Acts = append(steady.Acts, a...) }
 	for i := range s.LANs {
@@ -59,8 +59,11 @@ func Runs(s *Site) []Run {
 	}
 	var runs []Run
 	bare := slices.ContainsFunc(s.LANs, func(l LAN) bool { return s.free(&l) }) // somebody shows what the house does without routes
+	if bare && long != nil {
+		runs = s.longRuns(*long)
+	}
 	if bare {
-		runs = s.losses()
+		runs = append(runs, s.losses()...)
 	}
 	runs = append(runs, steady)
 	if bare {

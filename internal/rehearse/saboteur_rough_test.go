@@ -23,7 +23,7 @@ var rough = []stage{
 		{"inside addresses on the lines", at(rehearse.Up, leak), []string{"leak/fiber/blinks-fiber", "leak/lte/blinks-fiber"}},
 	}},
 	{reference, "rough/fiber/blinks/moves", []saboteur{
-		{"new connections go to and fro", at(rehearse.Cut, toAndFro), []string{"rough/fiber/blinks/moves"}},
+		{"new connections go to and fro", at(rehearse.Cut, toAndFro(2*time.Second, 4*time.Second)), []string{"rough/fiber/blinks/moves"}},
 	}},
 	{reference, "alone-fiber", []saboteur{
 		{"conversations are reset", at(rehearse.Cut, refuse("forward", `iifname eth0 tcp dport 7 ct state established reject with tcp reset`)), []string{"rough/fiber/alone/buffer", "rough/fiber/alone/loss"}},
@@ -45,23 +45,6 @@ var rough = []stage{
 		{"nobody fails over", at(rehearse.Cut, freeze), []string{"downlink/fiber/gap", "downlink/fiber/new"}},
 		{"inside addresses on the lines", at(rehearse.Up, leak), []string{"leak/fiber/downlink-fiber", "leak/lte/downlink-fiber"}},
 	}},
-}
-
-// toAndFro takes new connections to the line that blinks, after a while, for a while.
-func toAndFro(b *rehearse.Bench) error {
-	table, err := tableOf(b, "fiber")
-	if err != nil {
-		return err
-	}
-	go func() {
-		gw := b.Lab.Gateway()
-		time.Sleep(2 * time.Second) // into the storm
-		for _, do := range []string{"add", "del"} {
-			_, _ = gw.Run(bg, "ip", "rule", do, "pref", "50", "iif", "eth0", "to", "192.0.2.80", "ipproto", "tcp", "dport", "7", "lookup", table)
-			time.Sleep(4 * time.Second) // as long as some blinks take
-		}
-	}()
-	return nil
 }
 
 // once does a thing at the first of several moments of a lab.

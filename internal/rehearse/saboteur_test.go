@@ -464,7 +464,7 @@ func stages() []stage {
 		}
 		out = append(out, stage{file, l.only, l.by})
 	}
-	return slices.Concat(out, alone, rough)
+	return slices.Concat(out, alone, rough, long)
 }
 
 var onlyStage = flag.String("stage", "", "only the saboteurs whose file and part hold this text")
@@ -503,7 +503,7 @@ func TestSaboteur(t *testing.T) {
 			continue
 		}
 		reports[i] = make(chan func(*testing.T), 1)
-		o := rehearse.Options{Only: []string{l.only}}
+		o := rehearse.Options{Only: []string{l.only}, Long: &brief}
 		var want []string
 		for _, s := range l.by {
 			o.Sabotage = append(o.Sabotage, key(i, s))
