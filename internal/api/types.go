@@ -120,7 +120,7 @@ type Line struct {
 	Addresses []string  `json:"addresses,omitempty"`
 	Gateway   string    `json:"gateway,omitempty"`
 	DNS       []string  `json:"dns,omitempty"`
-	LossPct   *float64  `json:"loss_percent,omitempty"` // of the last minute's probes
+	LossPct   *float64  `json:"loss_percent,omitempty"` // of the last 64 probes that went by the clock
 	LatencyMS *float64  `json:"latency_ms,omitempty"`   // median round trip of the last probes
 	Lease     *WANLease `json:"lease,omitempty"`
 
