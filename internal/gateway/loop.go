@@ -188,10 +188,14 @@ func (d *daemon) loop(ctx context.Context) error {
 			d.tell("STOPPING=1")
 			return nil
 		case e, ok := <-events:
-			if !ok {
+			switch {
+			case ok:
+				d.kernelEvent(e)
+			case ctx.Err() == nil:
 				return errors.New("the kernel's events ended")
+			default:
+				events = nil // they end with ctx, and a turn may have lasted until both had
 			}
-			d.kernelEvent(e)
 		case f := <-d.posts:
 			f()
 			d.drain()
