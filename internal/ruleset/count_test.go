@@ -1,7 +1,6 @@
 package ruleset_test
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -20,6 +19,11 @@ import (
 // countedOnce sees which flows count as answered by their first reply only, and
 // which are our own probes, by the marks that counting goes by.
 func (w *world) countedOnce(round int) error {
+	type expected struct {
+		name string
+		mark uint32
+	}
+	wants := map[conntrack.Tuple]expected{}
 	for _, f := range []struct {
 		name, from, network, local, to string
 		want                           uint32
@@ -41,30 +45,45 @@ func (w *world) countedOnce(round int) error {
 		if got, err := say(c, "count"); err != nil {
 			return fmt.Errorf("%s: got %q (%w)", f.name, got, err)
 		}
-		local, _ := netip.ParseAddrPort(c.LocalAddr().String())
-		remote, _ := netip.ParseAddrPort(c.RemoteAddr().String())
-		if err := marked(local, remote, f.want); err != nil {
-			return fmt.Errorf("%s: %w", f.name, err)
-		}
+		wants[opening(c)] = expected{f.name, f.want}
 	}
-	for _, to := range []string{"192.0.2.80", "2001:db8:80::80"} {
-		if err := echoed("pc", netip.MustParseAddr(to), 20000+round%10000); err != nil {
+	for from, to := range map[string]string{"172.31.0.50": "192.0.2.80", "fd00::50": "2001:db8:80::80"} {
+		first, err := echoed("pc", netip.MustParseAddr(from), netip.MustParseAddr(to), 20000+round%10000)
+		if err != nil {
 			return err
+		}
+		wants[first] = expected{"an echo to " + to, 0}
+	}
+	known, err := flowsOf()
+	if err != nil {
+		return err
+	}
+	const bits = ruleset.MarkAnswered | ruleset.MarkProbe
+	for first, want := range wants {
+		if f, ok := known[first]; !ok {
+			return fmt.Errorf("%s: conntrack knows no %v", want.name, first)
+		} else if f.Mark&bits != want.mark {
+			return fmt.Errorf("%s: the flow's mark is %#x, of which %#x is %#x; want %#x", want.name, f.Mark, bits, f.Mark&bits, want.mark)
 		}
 	}
 	return nil
 }
 
-// echoed pings with an identifier, and sees that the flow is not marked as answered.
-func echoed(ns string, to netip.Addr, id int) error {
-	network, listen, proto := "ip4:icmp", "0.0.0.0", 1
+// echoed pings with an identifier, and returns how conntrack knows the flow.
+func echoed(ns string, from, to netip.Addr, id int) (conntrack.Tuple, error) {
+	first := conntrack.Tuple{
+		IP:    conntrack.IPTuple{SourceAddress: from, DestinationAddress: to},
+		Proto: conntrack.ProtoTuple{Protocol: unix.IPPROTO_ICMP, ICMPv4: true, ICMPType: uint8(ipv4.ICMPTypeEcho), ICMPID: uint16(id)},
+	}
+	network, proto := "ip4:icmp", 1
 	m := icmp.Message{Type: ipv4.ICMPTypeEcho, Body: &icmp.Echo{ID: id, Seq: 1}}
 	if to.Is6() {
-		network, listen, proto = "ip6:ipv6-icmp", "::", 58
+		network, proto = "ip6:ipv6-icmp", 58
 		m.Type = ipv6.ICMPTypeEchoRequest
+		first.Proto = conntrack.ProtoTuple{Protocol: unix.IPPROTO_ICMPV6, ICMPv6: true, ICMPType: uint8(ipv6.ICMPTypeEchoRequest), ICMPID: uint16(id)}
 	}
-	return netns.Do(ns, func() error {
-		c, err := icmp.ListenPacket(network, listen)
+	return first, netns.Do(ns, func() error {
+		c, err := icmp.ListenPacket(network, from.String())
 		if err != nil {
 			return err
 		}
@@ -87,39 +106,41 @@ func echoed(ns string, to netip.Addr, id int) error {
 				return err
 			}
 			if e, ok := got.Body.(*icmp.Echo); ok && e.ID == id && got.Type != m.Type {
-				break
+				return nil
 			}
 		}
-		return marked(netip.AddrPortFrom(netip.Addr{}, uint16(id)), netip.AddrPortFrom(to, 0), 0)
 	})
 }
 
-// marked compares the bits that counting goes by, in the mark of a flow of main.
-// A flow from no address is an echo request's, and its port the identifier.
-func marked(from, to netip.AddrPort, want uint32) error {
-	return netns.Do("", func() error {
+// flowsOf are the flows that main knows, by their first packets. Ask once for many:
+// it is a walk through a table that is as large as the machine.
+func flowsOf() (map[conntrack.Tuple]conntrack.Flow, error) {
+	known := map[conntrack.Tuple]conntrack.Flow{}
+	err := netns.Do("", func() error {
 		n, err := conntrack.Dial(nil)
 		if err != nil {
 			return err
 		}
 		defer n.Close()
 		all, err := n.Dump(nil)
-		if err != nil {
-			return err
-		}
-		const bits = ruleset.MarkAnswered | ruleset.MarkProbe
 		for _, f := range all {
-			t := f.TupleOrig
-			echo := (t.Proto.Protocol == unix.IPPROTO_ICMP || t.Proto.Protocol == unix.IPPROTO_ICMPV6) && !from.Addr().IsValid() &&
-				t.Proto.ICMPID == from.Port() && t.IP.DestinationAddress == to.Addr()
-			if !echo && (netip.AddrPortFrom(t.IP.SourceAddress, t.Proto.SourcePort) != from || netip.AddrPortFrom(t.IP.DestinationAddress, t.Proto.DestinationPort) != to) {
-				continue
-			}
-			if f.Mark&bits != want {
-				return fmt.Errorf("the flow's mark is %#x, of which %#x is %#x; want %#x", f.Mark, bits, f.Mark&bits, want)
-			}
-			return nil
+			known[f.TupleOrig] = f
 		}
-		return errors.New("conntrack has no such flow")
+		return err
 	})
+	return known, err
+}
+
+// opening is how conntrack knows the first packet of a connection.
+func opening(c net.Conn) conntrack.Tuple {
+	proto := uint8(unix.IPPROTO_UDP)
+	if c.LocalAddr().Network() == "tcp" {
+		proto = unix.IPPROTO_TCP
+	}
+	// A parsed address has no zone, which a link-local one would have here.
+	from, to := netip.MustParseAddrPort(c.LocalAddr().String()), netip.MustParseAddrPort(c.RemoteAddr().String())
+	return conntrack.Tuple{
+		IP:    conntrack.IPTuple{SourceAddress: from.Addr(), DestinationAddress: to.Addr()},
+		Proto: conntrack.ProtoTuple{Protocol: proto, SourcePort: from.Port(), DestinationPort: to.Port()},
+	}
 }

@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -200,6 +199,7 @@ func (w *world) twins(round int) error {
 // tcpMarks looks at the conntrack marks of a connection and of datagrams, both by
 // the line in use: what is deleted when it is lost is told by them.
 func (w *world) tcpMarks(int) error {
+	wants := map[conntrack.Tuple]uint32{}
 	for network, want := range map[string]uint32{"tcp": ruleset.MarkTCP, "udp": 0} {
 		c, err := dial("pc", network, "", "192.0.2.80:7000")
 		if err != nil {
@@ -209,54 +209,34 @@ func (w *world) tcpMarks(int) error {
 		if _, err := say(c, "mark"); err != nil {
 			return err
 		}
-		at := netip.MustParseAddrPort(c.LocalAddr().String())
-		var flows []conntrack.Flow
-		if err := netns.Do("", func() error {
-			n, err := conntrack.Dial(nil)
-			if err != nil {
-				return err
-			}
-			defer n.Close()
-			flows, err = n.Dump(nil)
-			return err
-		}); err != nil {
-			return err
-		}
-		i := slices.IndexFunc(flows, func(f conntrack.Flow) bool {
-			o := f.TupleOrig
-			return o.IP.SourceAddress == at.Addr() && o.Proto.SourcePort == at.Port() && o.Proto.DestinationPort == 7000 &&
-				(o.Proto.Protocol == unix.IPPROTO_TCP) == (network == "tcp")
-		})
-		if i < 0 {
-			return fmt.Errorf("%s from %s is not in conntrack", network, at)
-		}
-		if m := flows[i].Mark; m&ruleset.MarkIndex == 0 || m&ruleset.MarkTCP != want {
-			return fmt.Errorf("%s has the mark %#x", network, m)
+		wants[opening(c)] = want
+	}
+	known, err := flowsOf()
+	if err != nil {
+		return err
+	}
+	for first, want := range wants {
+		if f, ok := known[first]; !ok {
+			return fmt.Errorf("conntrack knows no %v", first)
+		} else if m := f.Mark; m&ruleset.MarkIndex == 0 || m&ruleset.MarkTCP != want {
+			return fmt.Errorf("%v has the mark %#x", first, m)
 		}
 	}
 	return nil
 }
 
-// forgetFlow deletes the conntrack entry of a connection in main.
-func forgetFlow(c net.Conn) error {
-	from, to := c.LocalAddr().(*net.TCPAddr).AddrPort(), c.RemoteAddr().(*net.TCPAddr).AddrPort()
+// forgetFlow deletes the conntrack entry of a connection in main, that came by the
+// line of index zone, if any.
+func forgetFlow(c net.Conn, zone uint16) error {
+	first := opening(c)
+	first.Zone = zone
 	return netns.Do("", func() error {
 		n, err := conntrack.Dial(nil)
 		if err != nil {
 			return err
 		}
 		defer n.Close()
-		all, err := n.Dump(nil)
-		if err != nil {
-			return err
-		}
-		for _, f := range all {
-			t := f.TupleOrig
-			if t.Proto.Protocol == unix.IPPROTO_TCP && netip.AddrPortFrom(t.IP.SourceAddress, t.Proto.SourcePort) == from && netip.AddrPortFrom(t.IP.DestinationAddress, t.Proto.DestinationPort) == to {
-				return n.Delete(f)
-			}
-		}
-		return fmt.Errorf("no entry of %s to %s", from, to)
+		return n.Delete(conntrack.Flow{TupleOrig: first})
 	})
 }
 
@@ -268,7 +248,7 @@ func unknownOut(ns string) error {
 		return err
 	}
 	defer hangUp(c)
-	if err := forgetFlow(c); err != nil {
+	if err := forgetFlow(c, 0); err != nil {
 		return err
 	}
 	if got, err := say(c, "unknown"); !errors.Is(err, unix.ECONNRESET) {
@@ -300,7 +280,7 @@ func (w *world) unknownIn(int) error {
 		return err
 	}
 	defer hangUp(c)
-	if err := forgetFlow(c); err != nil {
+	if err := forgetFlow(c, 1); err != nil {
 		return err
 	}
 	if got, err := say(c, "unknown"); !errors.Is(err, os.ErrDeadlineExceeded) {
