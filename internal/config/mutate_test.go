@@ -291,6 +291,8 @@ func validFiles(t testing.TB) []File {
 }
 
 // TestMutants: each mutant is valid by the language, or a message leads to it.
+// With -short, which is for processors that are emulated or watched, it makes one
+// in seven: all kinds, not everywhere.
 func TestMutants(t *testing.T) {
 	for _, f := range validFiles(t) {
 		if f.Name == filepath.Base(referencePath) {
@@ -298,7 +300,10 @@ func TestMutants(t *testing.T) {
 		}
 		t.Run(f.Name, func(t *testing.T) {
 			made, refused := 0, 0
-			for _, m := range mutants(t, string(f.Src)) {
+			for i, m := range mutants(t, string(f.Src)) {
+				if testing.Short() && i%7 != 0 {
+					continue
+				}
 				files := []File{{f.Name, []byte(m.src)}}
 				cfg, diags := sound(t, files...)
 				made++
@@ -325,13 +330,16 @@ func TestMutants(t *testing.T) {
 }
 
 // TestCuts: the text cut at every byte; one byte less, and one too many, at every
-// place of the small file and at some of the others.
+// place of the small file and at some of the others. With -short, at one in seven.
 func TestCuts(t *testing.T) {
 	for _, f := range validFiles(t) {
 		if len(f.Src) > 1500 {
 			continue
 		}
 		for i := range f.Src {
+			if testing.Short() && i%7 != 0 {
+				continue
+			}
 			srcs := [][]byte{
 				f.Src[:i],
 				f.Src[i:],
