@@ -2,6 +2,7 @@ package ether_test
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"net/netip"
 	"os"
@@ -17,6 +18,26 @@ import (
 )
 
 func TestMain(m *testing.M) { netnstest.Main(m) }
+
+// becomes waits until a port is up, or is not: the kernel takes note of a carrier
+// by and by, and what is sent through a port before that is dropped.
+func becomes(t *testing.T, ns, port string, up bool) {
+	t.Helper()
+	err := netns.Do(ns, func() error {
+		for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+			l, err := netlink.LinkByName(port)
+			if err != nil || (l.Attrs().OperState == netlink.OperUp) == up {
+				return err
+			}
+			if time.Now().After(deadline) {
+				return fmt.Errorf("%s is %s", port, l.Attrs().OperState)
+			}
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
 
 // TestConn: two namespaces, a cable, the kernel's own UDP at one end and packet
 // sockets at the other.
@@ -58,6 +79,9 @@ func TestConn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
+	becomes(t, near, "a", true)
+	becomes(t, far, "b", true)
 
 	open := func(etherType uint16, port uint16) *ether.Conn {
 		t.Helper()
@@ -182,9 +206,11 @@ func TestConn(t *testing.T) {
 		if err := set(false); err != nil {
 			t.Fatal(err)
 		}
+		becomes(t, far, "b", false)
 		if err := set(true); err != nil {
 			t.Fatal(err)
 		}
+		becomes(t, far, "b", true)
 		err := netns.Do(far, func() error {
 			fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 			if err != nil {
