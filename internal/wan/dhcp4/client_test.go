@@ -377,7 +377,15 @@ func TestISCDeafToUnicast(t *testing.T) {
 	if err := errors.Join(veth(l.isp, "p2", router, "eth0"), port(l.isp, "p2", "br0"), port(router, "eth0", "", "198.51.100.254/24")); err != nil {
 		t.Fatal(err)
 	}
-	l.dhcpd(short + `
+	// Rebinding has twenty seconds.
+	l.dhcpd(`
+authoritative;
+ping-check false;
+min-lease-time 24;
+default-lease-time 24;
+max-lease-time 24;
+option dhcp-renewal-time 2;
+option dhcp-rebinding-time 4;
 server-identifier 66.66.66.66;
 subnet 198.51.100.0 netmask 255.255.255.0 {
   range 198.51.100.20 198.51.100.20;
@@ -391,7 +399,7 @@ subnet 198.51.100.0 netmask 255.255.255.0 {
 	}
 	n := len(l.requests())
 	l.watch(router, "eth0") // sees broadcasts too
-	r, before := l.until("a renewed lease", 15*time.Second, func(r dhcp4.Report) bool { return strings.HasPrefix(r.Event, "renewed") })
+	r, before := l.until("a renewed lease", 30*time.Second, func(r dhcp4.Report) bool { return strings.HasPrefix(r.Event, "renewed") })
 	for _, b := range append(before, r) {
 		if b.Lease == nil {
 			t.Errorf("the lease was given up: %+v", b)
@@ -403,21 +411,17 @@ subnet 198.51.100.0 netmask 255.255.255.0 {
 	}
 }
 
-// short makes dhcpd give leases of six seconds.
-const short = `
-authoritative;
-ping-check false;
-min-lease-time 6;
-default-lease-time 6;
-max-lease-time 6;
-`
-
 // B14 and B02: a private server off the link, short leases, and the server gone
 // for longer than one.
 func TestISCShortLeases(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	conf := short + `
+	conf := `
+authoritative;
+ping-check false;
+min-lease-time 6;
+default-lease-time 6;
+max-lease-time 6;
 server-identifier 10.1.2.3;
 subnet 198.51.100.0 netmask 255.255.255.0 {
   range 198.51.100.20 198.51.100.20;
