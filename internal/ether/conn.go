@@ -21,7 +21,7 @@ import (
 const MaxFrame = 2048
 
 // Open opens a packet socket on port for frames of an EtherType that pass
-// filter. Its network namespace is the calling thread's: call it in netns.Do.
+// filter, which has to ask for the EtherType itself. Its network namespace is the calling thread's: call it in netns.Do.
 // The file goes to whoever makes a Conn of it, in this process or another.
 func Open(port string, etherType uint16, filter []bpf.Instruction) (*os.File, error) {
 	fail := func(err error) (*os.File, error) {
@@ -45,13 +45,32 @@ func Open(port string, etherType uint16, filter []bpf.Instruction) (*os.File, er
 		err = unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_AUXDATA, 1)
 	}
 	if err == nil {
-		err = unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: htons(etherType), Ifindex: ifi.Index})
+		err = unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_IGNORE_OUTGOING, 1)
+	}
+	if err == nil {
+		// What the kernel sends is not for us.
+		err = unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_IGNORE_OUTGOING, 1)
+	}
+	if err == nil {
+		err = unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: htons(heard(etherType)), Ifindex: ifi.Index})
 	}
 	if err != nil {
 		unix.Close(fd)
 		return fail(err)
 	}
 	return os.NewFile(uintptr(fd), "packet-"+port), nil
+}
+
+// heard is what a socket that wants an EtherType is bound to. One of IPv4 alone
+// stands behind the kernel's own IPv4, which then gets every packet of the port
+// shared: it clones each, and copies the head of each that it forwards
+// (deliver_ptype_list_skb in net/core/dev.c, skb_share_check in ip_rcv_core).
+// One of all types stands before, and has let go of the packet by then.
+func heard(etherType uint16) uint16 {
+	if etherType == TypeIPv4 {
+		return unix.ETH_P_ALL
+	}
+	return etherType
 }
 
 // OpenUDP opens a UDP socket that holds a port (and, with device, only for what
@@ -159,7 +178,7 @@ func ARPReplies() []bpf.Instruction {
 // Conn reads and writes frames on a packet socket.
 type Conn struct {
 	c    *socket.Conn
-	addr unix.Sockaddr
+	port int // its index
 	oob  []byte
 }
 
@@ -170,10 +189,14 @@ func NewConn(f *os.File) (*Conn, error) {
 		return nil, fmt.Errorf("take the packet socket %s: %w", f.Name(), err)
 	}
 	addr, err := c.Getsockname()
+	ll, ok := addr.(*unix.SockaddrLinklayer)
+	if err == nil && !ok {
+		err = errors.New("it is none")
+	}
 	if err != nil {
 		return nil, fmt.Errorf("take the packet socket %s: %w", f.Name(), errors.Join(err, c.Close()))
 	}
-	return &Conn{c: c, addr: addr, oob: make([]byte, 256)}, nil
+	return &Conn{c: c, port: ll.Ifindex, oob: make([]byte, 256)}, nil
 }
 
 // Close closes the socket; a Read that waits returns.
@@ -244,7 +267,8 @@ func aux(oob []byte) (status uint32, vlan uint16) {
 
 // Write sends a whole frame.
 func (c *Conn) Write(ctx context.Context, frame []byte) error {
-	if err := c.c.Sendto(ctx, frame, 0, c.addr); err != nil {
+	to := &unix.SockaddrLinklayer{Protocol: binary.NativeEndian.Uint16(frame[ethLen-2:]), Ifindex: c.port}
+	if err := c.c.Sendto(ctx, frame, 0, to); err != nil {
 		return fmt.Errorf("send a frame: %w", err)
 	}
 	return nil

@@ -6,6 +6,8 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -107,6 +109,23 @@ func TestConn(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	b := make([]byte, ether.MaxFrame)
+
+	t.Run("not behind the kernel's IPv4", func(t *testing.T) {
+		var list []byte
+		if err := netns.Do(near, func() (err error) { list, err = os.ReadFile("/proc/thread-self/net/packet"); return err }); err != nil {
+			t.Fatal(err)
+		}
+		var protos []string
+		for line := range strings.Lines(string(list)) {
+			if f := strings.Fields(line); f[0] != "sk" {
+				protos = append(protos, f[3])
+			}
+		}
+		slices.Sort(protos)
+		if want := []string{"0003", "0806"}; !slices.Equal(protos, want) { // ETH_P_ALL, ETH_P_ARP
+			t.Errorf("packet sockets of the types %q, want %q", protos, want)
+		}
+	})
 
 	t.Run("the kernel's UDP has no checksum yet", func(t *testing.T) {
 		err := netns.Do(far, func() error {
