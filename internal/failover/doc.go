@@ -65,7 +65,9 @@
 // What was sent and not answered is no evidence: houses talk to addresses that
 // answer nobody all day long. A line that answers echoes and nothing else is told
 // by its targets of other kinds, if the file names any: all that answered before
-// are deaf, and one of them has answered by another line since.
+// are deaf, one of them has answered by another line since, and the house's own
+// conversations have stopped. If those go on the targets are blocked, and the line
+// is held to its echoes.
 //
 // # Degraded
 //

@@ -52,6 +52,7 @@ func (m *Machine) Traffic(now time.Time, id LineID, c Counts) {
 		return
 	}
 	n := c.Packets - old.Packets
+	l.carries(at, n-min(n, c.Answers-old.Answers))
 	l.pace(at, now, n)
 	if n > 0 {
 		l.packetAt = at
@@ -142,6 +143,8 @@ func (m *Machine) countEvery(l *line) time.Duration {
 		return 0
 	case l.metered:
 		return countMetered
+	case !l.echoesSince.IsZero() && !l.hollow && !l.disproved():
+		return countSlow
 	case l.slow || l.lossy || l.rtt.settle(l.base(), l.timeout) > l.base():
 		return countSlow
 	}

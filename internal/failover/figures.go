@@ -205,7 +205,8 @@ func (l *line) figure(m *Machine, now time.Time) {
 	}
 	l.lossy = t.Loss > 0 && (n >= judgeFrom && loss > t.Loss || l.lossy && loss > over)
 	l.slow = t.Latency > 0 && (l.slower(t.Latency, latencyLen) || l.slow && l.slower(t.Latency*3/4, 1))
-	l.hollow = m.isHollow(l)
+	l.suspectEchoes(now)
+	l.hollow = m.isHollow(l, now)
 	if l.own = (l.slow || l.lossy) && l.busy(now) && l.slower(l.least()+queued, 1); wasOwn && !l.own {
 		l.anew() // what a full buffer lost says nothing about the line
 		if l.goodSince.IsZero() {
@@ -257,12 +258,16 @@ func (l *line) badWhy() string {
 }
 
 // isHollow says whether a line carries echoes and nothing else: every target that
-// is asked in another way, and was answered before, is deaf here, and one of them
-// has answered by another line since. So neither a dead server nor a port that
-// this ISP never let through is held against it.
-func (m *Machine) isHollow(l *line) bool {
-	if !l.echoesOnly() {
+// is asked in another way, and was answered before, is deaf here, one of them has
+// answered by another line since, and the house's own conversations have stopped. So
+// neither a dead server is held against it, nor a port that this ISP never let
+// through, or lets through no more.
+func (m *Machine) isHollow(l *line, now time.Time) bool {
+	switch {
+	case l.echoesSince.IsZero(), l.disproved():
 		return false
+	case l.inUse && !l.unheard(now):
+		return l.hollow
 	}
 	for _, t := range l.targets {
 		if t.Kind != Echo && !t.last.IsZero() && m.answeredElsewhere(l, t) {

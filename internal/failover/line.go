@@ -86,6 +86,7 @@ type line struct {
 	trouble
 	figures
 	traffic
+	hearsay
 
 	rtt     estimator
 	targets []*target

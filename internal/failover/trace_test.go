@@ -290,6 +290,33 @@ func TestPingsAndNothingElse(t *testing.T) {
 	w.mustNotMove(t, 0)
 }
 
+// The targets of other kinds are blocked on one line, by an ISP or a government,
+// and the house's own conversations go on: nothing is moved, by night neither.
+func TestTargetsThatAreBlocked(t *testing.T) {
+	w := start(severalKinds(), 1)
+	w.at(5*sec, func() { w.paths[fiber].load(w.now, 30, 1) })
+	w.at(30*sec, func() { w.paths[fiber].only = map[Kind]bool{Echo: true} })
+	w.at(10*time.Minute, func() { w.paths[fiber].load(w.now, 0, 0) })
+	w.run(8 * time.Hour)
+	w.mustNotMove(t, 0)
+	w.mustBe(t, fiber, Up)
+}
+
+// What far ends repeat that hear nothing from us, because nothing but echoes leaves
+// by the line, does not speak for it for long.
+func TestRepeatedAtUs(t *testing.T) {
+	w := start(severalKinds(), 1)
+	w.at(30*sec, func() { w.paths[fiber].only = map[Kind]bool{Echo: true} })
+	for _, after := range []time.Duration{200 * ms, 600 * ms, 1400 * ms, 3 * sec, 6200 * ms, 12600 * ms, 25400 * ms} {
+		w.at(30*sec+after, func() {
+			w.paths[fiber].count(w.now)
+			w.paths[fiber].counts[0] += 3 // downloads
+		})
+	}
+	w.run(40 * sec)
+	w.mustUse(t, "lte")
+}
+
 // An ISP that answers everything but pings is no outage, whether the house is
 // awake or asleep.
 func TestEverythingButPings(t *testing.T) {
