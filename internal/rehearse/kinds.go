@@ -22,8 +22,9 @@ func (s *Site) kinds() []Run {
 	echo := func(t config.Target) bool { return t.Ask == config.AskEcho }
 	both := func(t config.Target) bool { return !echo(t) && slices.Contains(others, t) }
 	var runs []Run
-	// Three misses of a target, each in its turn, and a second opinion.
-	most := time.Duration(3*len(own))*s.Config.WAN(wan).Probe.Every + 2*time.Second
+	// Three misses of a target, each in its turn; two seconds without a word of the
+	// house's conversations; and some for whoever begins one.
+	most := time.Duration(3*len(own))*s.Config.WAN(wan).Probe.Every + 4*time.Second
 	switch {
 	case !slices.ContainsFunc(own, echo) || !slices.ContainsFunc(own, both):
 		s.omit(false, "an ISP that answers pings and nothing else", "%s and %s have no target in common that is asked otherwise than by an echo", wan, order[1])
