@@ -57,7 +57,7 @@ sed 's/[0-9A-F]$/X/; s/[0-9A-EX]$/F/; s/X$/E/' dsset-bad. > dsset-bad.wrong
 dnssec-signzone -S -K /run/keys -o . -f root.signed root.zone
 cat > named.conf <<'EOF'
 controls { };
-options { directory "."; listen-on port 5353 { any; }; listen-on-v6 { none; }; pid-file none; session-keyfile none; recursion no; dnssec-validation no; allow-query { any; }; };
+options { directory "."; listen-on port 5353 { any; }; listen-on-v6 port 5353 { any; }; pid-file none; session-keyfile none; recursion no; dnssec-validation no; allow-query { any; }; };
 zone "." { type primary; file "root.signed"; };
 zone "example" { type primary; file "example.signed"; };
 zone "bad" { type primary; file "bad.signed"; };
@@ -66,7 +66,7 @@ EOF
 named-checkconf -z named.conf
 named -g -c $PWD/named.conf >named.log 2>&1 3>&- &
 nft -f - <<'EOF'
-table ip dns {
+table inet dns {
   chain in {
     type nat hook prerouting priority -100;
     meta l4proto { tcp, udp } th dport 53 redirect to :5353;
@@ -238,7 +238,7 @@ func TestBIND(t *testing.T) {
 // namedPID is the house's named.
 func (h *house) namedPID() (pid int) {
 	h.Helper()
-	_, err := fmt.Sscan(h.sh(h.gw, "pgrep -f '^[^ ]*named -f -c "+h.dir+"'"), &pid)
+	_, err := fmt.Sscan(h.sh(h.gw, "pgrep -f '^[^ ]*named -f .* -c "+h.dir+"'"), &pid)
 	h.must(err)
 	return pid
 }

@@ -100,7 +100,8 @@ func (h *Host) localRoute(dst netip.Prefix, via netip.Addr, dev string) error {
 // serveDNS answers DNS on the machine, on every address: any name has the web
 // server's addresses, but names of domains that no public server knows; and the
 // text record of whoami.example names the line and who asked. mine, unless nil,
-// says who may ask at all.
+// says who may ask at all; where it is nil the machine is each of the root's
+// servers. Whoever wants signatures gets the root's.
 func (h *Host) serveDNS(line string, mine func(netip.Addr) bool) error {
 	handler := dns.HandlerFunc(func(w dns.ResponseWriter, q *dns.Msg) {
 		m := new(dns.Msg)
@@ -114,6 +115,16 @@ func (h *Host) serveDNS(line string, mine func(netip.Addr) bool) error {
 			m.Rcode = dns.RcodeNameError
 		default:
 			m.Answer = answerDNS(q.Question[0], line, from.Addr())
+		}
+		m.Authoritative = mine == nil
+		if opt := q.IsEdns0(); opt != nil {
+			if opt.Do() && m.Rcode != dns.RcodeRefused {
+				if err := h.lab.root.complete(m, q); err != nil {
+					h.lab.Log.Error("DNS of the lab", "err", err)
+					m.Rcode = dns.RcodeServerFailure
+				}
+			}
+			m.SetEdns0(1232, opt.Do())
 		}
 		// What can't be sent is an answer that the asker doesn't get.
 		_ = w.WriteMsg(m)

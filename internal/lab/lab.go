@@ -42,6 +42,7 @@ type Lab struct {
 	ctx  context.Context
 	stop context.CancelFunc
 	wait sync.WaitGroup
+	root root
 
 	mu     sync.Mutex
 	hosts  map[string]*Host
@@ -54,6 +55,11 @@ type Lab struct {
 func New(ctx context.Context, log *slog.Logger) (*Lab, error) {
 	ctx, stop := context.WithCancel(ctx)
 	l := &Lab{Log: log, ctx: ctx, stop: stop, hosts: map[string]*Host{}, trunks: map[string]string{}}
+	var err error
+	if l.root, err = newRoot(); err != nil {
+		stop()
+		return nil, err
+	}
 	gw, err := l.open("")
 	if err != nil {
 		stop()

@@ -35,11 +35,8 @@ func write(c Config, now time.Time) (written, error) {
 	work := filepath.Join(c.Dir, workDir)
 	p := c.Program
 	if p.UID != 0 {
-		// The directory around it stays shut for looking; named passes through it.
-		if st, err := os.Stat(filepath.Dir(c.Dir)); err == nil && st.Mode()&0o001 == 0 {
-			if err := os.Chmod(filepath.Dir(c.Dir), st.Mode()|0o011); err != nil {
-				return written{}, fmt.Errorf("let named reach its files: %w", err)
-			}
+		if err := passage(c.Dir); err != nil {
+			return written{}, err
 		}
 	}
 	if err := folder(c.Dir, 0o750, 0, p.GID); err != nil {
@@ -89,6 +86,27 @@ func write(c Config, now time.Time) (written, error) {
 		w.changed = w.changed || f.told
 	}
 	return w, nil
+}
+
+// passage lets named's user pass through to dir. The state directory around it
+// stays shut for looking; what is above that is the owner's to open.
+func passage(dir string) error {
+	for up, own := filepath.Dir(dir), true; ; up, own = filepath.Dir(up), false {
+		st, err := os.Stat(up)
+		switch {
+		case err != nil:
+			return fmt.Errorf("let named reach its files: %w", err)
+		case st.Mode()&0o001 == 0 && !own:
+			return fmt.Errorf("named runs as user %s and can't pass through %s to its files: chmod o+x %[2]s, or keep the state elsewhere (--state-dir)", daemonUser, up)
+		case st.Mode()&0o001 == 0:
+			if err := os.Chmod(up, st.Mode().Perm()|0o011); err != nil {
+				return fmt.Errorf("let named reach its files: %w", err)
+			}
+		}
+		if up == "/" {
+			return nil
+		}
+	}
 }
 
 var managedDir = regexp.MustCompile(`managed-keys-directory "([^"]*)"`)

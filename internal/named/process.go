@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strings"
 	"syscall"
@@ -43,7 +45,8 @@ type process struct {
 // is kept until then: so nobody is left on the port when we are killed.
 func start(c Config, log *slog.Logger) (*process, error) {
 	p := &process{exited: make(chan struct{}), says: make(chan string, 64)}
-	cmd := exec.Command(c.Program.Path, "-f", "-c", filepath.Join(c.Dir, confFile))
+	// -L: what it says before it has read its configuration, or that it can't.
+	cmd := exec.Command(c.Program.Path, "-f", "-L", "/dev/stderr", "-c", filepath.Join(c.Dir, confFile))
 	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C"} // not who is told that we run (sd_notify(3))
 	cmd.Dir = "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -51,14 +54,22 @@ func start(c Config, log *slog.Logger) (*process, error) {
 		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: c.Program.UID, Gid: c.Program.GID}
 		cmd.SysProcAttr.AmbientCaps = []uintptr{unix.CAP_NET_BIND_SERVICE}
 	}
-	out, err := cmd.StderrPipe()
+	out, says, err := os.Pipe()
 	if err != nil {
 		return nil, fmt.Errorf("start named: %w", err)
 	}
+	// It opens its standard error once more, by name.
+	if err := says.Chown(int(c.Program.UID), int(c.Program.GID)); err != nil {
+		return nil, errors.Join(fmt.Errorf("start named: %w", err), out.Close(), says.Close())
+	}
+	cmd.Stderr = says
 	began := make(chan error)
 	go func() {
 		runtime.LockOSThread() // never unlocked: the thread ends with this goroutine
-		if err := cmd.Start(); err != nil {
+		defer out.Close()
+		err := cmd.Start()
+		says.Close()
+		if err != nil {
 			began <- err
 			return
 		}
@@ -81,6 +92,9 @@ func start(c Config, log *slog.Logger) (*process, error) {
 	return p, nil
 }
 
+// dated is how a line begins that it says before it has its configuration.
+var dated = regexp.MustCompile(`^\d\d-[A-Z][a-z][a-z]-\d{4} [0-9:.]+ `)
+
 // listen passes on what named says until it ends, and returns the last complaint.
 // "category: severity: text" are its lines.
 func (p *process) listen(from io.Reader, log *slog.Logger) (last string) {
@@ -88,10 +102,11 @@ func (p *process) listen(from io.Reader, log *slog.Logger) (last string) {
 	sc := bufio.NewScanner(from)
 	sc.Buffer(nil, 1<<20)
 	for sc.Scan() {
-		category, rest, _ := strings.Cut(sc.Text(), ": ")
+		line := dated.ReplaceAllString(sc.Text(), "")
+		category, rest, _ := strings.Cut(line, ": ")
 		severity, text, ok := strings.Cut(rest, ": ")
 		if !ok {
-			severity, text = "error", sc.Text() // not from its log: the linker's or the memory manager's
+			severity, text = "error", line // not from its log: the linker's or the memory manager's
 		}
 		if category == "general" {
 			select {
@@ -106,11 +121,16 @@ func (p *process) listen(from io.Reader, log *slog.Logger) (last string) {
 				level = slog.LevelInfo
 			}
 		case "warning":
-			if level = slog.LevelWarn; strings.HasPrefix(text, "managed-keys-zone: ") {
+			switch level = slog.LevelWarn; {
+			case strings.HasPrefix(text, "managed-keys-zone: "):
 				level = slog.LevelInfo // that no line works yet, and each new anchor
+			case strings.HasPrefix(text, "checkhints: "):
+				level = slog.LevelDebug // the root's servers move now and then, and it goes on by those of today
 			}
 		case "error", "critical":
-			level, last = slog.LevelError, text
+			if level = slog.LevelError; !strings.HasPrefix(text, "exiting") {
+				last = text
+			}
 		}
 		if at, ok := said[text]; ok && time.Since(at) < 10*time.Minute {
 			continue // it goes on about the same

@@ -211,6 +211,36 @@ func TestServe(t *testing.T) {
 	})
 }
 
+// What keeps named from starting is told, with what to do.
+func TestCannotStart(t *testing.T) {
+	alone(t, func(tr *trial) {
+		if tr.c.Program.UID != 0 {
+			if err := os.Chmod("/run", 0o700); err != nil {
+				tr.Fatal(err)
+			}
+			if _, err := open(tr.Context(), tr.c, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "chmod o+x /run") {
+				tr.Errorf("a way that is shut: %v", err)
+			}
+			if err := os.Chmod("/run", 0o755); err != nil {
+				tr.Fatal(err)
+			}
+		}
+		if _, err := write(tr.c, time.Now()); err != nil {
+			tr.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(tr.c.Dir, confFile), []byte("options { nonsense; };\n"), 0o644); err != nil {
+			tr.Fatal(err)
+		}
+		p, err := start(tr.c, slog.New(slog.DiscardHandler))
+		if err != nil {
+			tr.Fatal(err)
+		}
+		if err := p.ready(tr.Context()); err == nil || !strings.Contains(err.Error(), "loading configuration") {
+			tr.Errorf("a file that can't be read: %v", err)
+		}
+	})
+}
+
 // An ended named ends the worker, for the parent to start both again; and what
 // was put in before a kill -9, by us and by others, is there after it.
 func TestKilled(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 
 	"weir/internal/config"
 	"weir/internal/lab"
+	"weir/internal/named"
 )
 
 // Variant is how a run's lab differs from the plain one.
@@ -263,6 +264,10 @@ func (b *Bench) portsOf(h Host) (tcp, udp []uint16) {
 // up writes the user's files, starts the daemon and waits until the house works
 // as far as it does: clients have come in, a packet went out, each line is seen.
 func (b *Bench) up(ctx context.Context, files []config.File, dir bool) error {
+	// Its own user's BIND passes through it.
+	if err := os.MkdirAll(filepath.Dir(stateDir), 0o711); err != nil {
+		return err
+	}
 	for _, d := range []string{fileDir, stateDir} {
 		if err := os.MkdirAll(d, 0o700); err != nil {
 			return err
@@ -277,6 +282,10 @@ func (b *Bench) up(ctx context.Context, files []config.File, dir bool) error {
 		if !dir {
 			path = p
 		}
+	}
+	// BIND on the gateway validates from the lab's root on.
+	if err := os.WriteFile(filepath.Join(stateDir, named.AnchorsFile), []byte(b.Lab.RootAnchors()), 0o600); err != nil {
+		return err
 	}
 	b.Daemon = newDaemon(b.Lab.Gateway(), path)
 	start := time.Now()
