@@ -157,6 +157,7 @@ func (h *Host) Resolve(ctx context.Context, server netip.Addr, name string, qtyp
 	defer cancel()
 	q := new(dns.Msg)
 	q.SetQuestion(dns.Fqdn(name), qtype)
+	q.AuthenticatedData = true // it wants to know (RFC 6840, 5.7)
 	var last error
 	for ctx.Err() == nil {
 		c, err := h.Dial(ctx, "udp", netip.Addr{}, netip.AddrPortFrom(server, 53), limit)

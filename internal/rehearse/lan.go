@@ -147,13 +147,7 @@ func nameAct(l *LAN) Act {
 	drills := []string{name("name", l.Name, "house"), name("name", l.Name, "world")}
 	return Act{Drills: drills, Do: func(ctx context.Context, b *Bench) []Result {
 		c := b.Clients[l.Name]
-		server := l.Address4.Addr()
-		if len(c.DNS) > 0 {
-			server = c.DNS[0]
-		}
-		if !server.IsValid() && len(l.Address6) > 0 {
-			server = l.Address6[0].Addr()
-		}
+		server := b.resolver(l)
 		var out []Result
 		if matches(drills[0], nil) {
 			out = append(out, b.houseNames(ctx, l, server, drills[0]))

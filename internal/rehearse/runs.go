@@ -22,6 +22,9 @@ func Runs(s *Site, long *Pace) []Run {
 			add(advertiseAct(l))
 		}
 		add(nameAct(l))
+		if s.Config.BIND() {
+			add(recordAct(l))
+		}
 		for _, v6 := range []bool{false, true} {
 			if len(s.Order(v6)) > 0 && (!v6 || l.Advertise.Enabled || len(l.Address6) > 0) {
 				add(outAct(s, l, v6))

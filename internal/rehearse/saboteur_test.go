@@ -222,6 +222,7 @@ var saboteurs = func() rehearse.Saboteurs {
 		}
 	}
 	maps.Copy(out, routeSaboteurs())
+	maps.Copy(out, nameSaboteurs())
 	return out
 }()
 
