@@ -5,4 +5,8 @@
 // Every case runs the real daemon on a user's file in a lab (package lab), and
 // judges by packets: what a client got, who was heard by whom on which line.
 // Where the complaint is that nobody was told, what weir tells is looked at too.
+//
+// Some are shorter than the complaint they come from. WEIR_LONG=1 gives them its
+// full size: ten minutes of leases of 120 s, an upload of 1 GB. That takes eleven
+// minutes, and so a longer -timeout.
 package cases

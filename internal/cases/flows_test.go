@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -195,7 +196,7 @@ func (h *house) upload(from *lab.Host, to string, on *lab.Host) func() (time.Tim
 	var end error
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		_, end = upload(c, nil)
+		end = upload(c, nil, new(atomic.Int64))
 		ended = time.Now()
 	})
 	return func() (time.Time, error) {

@@ -68,6 +68,9 @@ func lteLine() lab.Line {
 	}
 }
 
+// inFull says whether cases have the size of the complaint, whatever that takes.
+func inFull() bool { return os.Getenv("WEIR_LONG") != "" }
+
 // house is a lab with a weir in it.
 type house struct {
 	*testing.T
@@ -85,6 +88,7 @@ type house struct {
 func in(t *testing.T, f func(h *house)) {
 	t.Helper()
 	t.Parallel()
+	inFull() // outside the lab too: go test's cache shall know
 	labtest.In(t, func(t *testing.T, l *lab.Lab) {
 		h := &house{T: t, Lab: l, gw: l.Gateway(), dir: "/run/case"}
 		h.must(os.Mkdir(h.dir, 0o755))

@@ -62,6 +62,45 @@ func TestDeafToUnicast(t *testing.T) {
   198.750 > to 10.1.2.3 from 198.51.100.10: REQUEST ciaddr 198.51.100.10`)
 }
 
+// B14, at its own lengths: for ten minutes of leases of 120 s the address is kept,
+// without a moment between, whether the server answers unicast or not.
+func TestTenMinutesOfShortLeases(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		server []byte
+		deaf   bool
+		acks   int // without the first
+	}{
+		{"server outside the network", []byte{66, 66, 66, 66}, false, 10},
+		{"and deaf to unicast", []byte{66, 66, 66, 66}, true, 5},
+		{"server in private space", []byte{10, 1, 2, 3}, false, 10},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := begin(t, Config{}, isp{deafUnicast: tt.deaf, options: []dhcpv4.Option{opt(51, 0, 0, 0, 120), opt(54, tt.server...)}})
+			s.until(time.Second)
+			s.clear()
+			for at := time.Second; at <= 10*time.Minute; at += time.Second {
+				s.until(at)
+				if s.lease == nil || s.lease.Addr.String() != "198.51.100.10/24" {
+					t.Fatalf("after %v it holds %v:\n%s", at, s.lease, strings.Join(s.lines, "\n"))
+				}
+			}
+			acks, asked := 0, 0
+			for _, l := range s.lines {
+				if strings.HasSuffix(l, "< ACK") {
+					acks++
+				}
+				if strings.Contains(l, "DISCOVER") {
+					asked++
+				}
+			}
+			if acks != tt.acks || asked > 0 {
+				t.Errorf("%d renewals and %d leases asked for anew, want %d and none:\n%s", acks, asked, tt.acks, strings.Join(s.lines, "\n"))
+			}
+		})
+	}
+}
+
 // B02: the lease ends during an outage, and the line is back soon after it.
 func TestServerGoneAndBack(t *testing.T) {
 	s := begin(t, Config{}, isp{options: []dhcpv4.Option{opt(51, 0, 0, 0, 30)}})
