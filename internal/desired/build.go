@@ -80,6 +80,7 @@ type line struct {
 	kernel bool // addresses and routes are the kernel's (SLAAC)
 	up     bool
 	grace  bool // it was up a moment ago: TCP waits for it
+	hollow bool // nothing but echoes passes
 }
 
 func (w wan) table() int { return TableBase + int(w.Index) }
@@ -168,6 +169,7 @@ func (b *build) makeWANs() []wan {
 		w.v4 = makeLine(c.IPv4.Method, c.IPv4.Address, c.IPv4.Gateway, known.V4)
 		w.v6 = makeLine(c.IPv6.Method, c.IPv6.Address, c.IPv6.Gateway, known.V6)
 		w.v4.grace = known.V4.Grace && len(w.v4.addr) > 0
+		w.v4.hollow, w.v6.hollow = known.V4.Hollow, known.V6.Hollow
 		w.v6.grace = known.V6.Grace && len(w.v6.addr) > 0
 		w.Own = slices.Concat(w.v4.addr, w.v6.addr)
 		w.Resolver = slices.Concat(known.V4.DNS, known.V6.DNS)

@@ -30,7 +30,7 @@ type Desired struct {
 	Notes      []string // what is worth saying and stops nothing: an overlap, a missing feature
 
 	// Moves are the lines whose flows follow when main's default route leaves them
-	// for the one wanted here: a preferred line is back.
+	// for the one wanted here: a preferred line is back, or this one carries nothing.
 	Moves []Move
 }
 

@@ -206,6 +206,17 @@ func TestMoves(t *testing.T) {
 	if m := desired.Build(cfg, s).Moves; m != nil {
 		t.Errorf("going over is not going back: %+v", m)
 	}
+	cfg.WANs[0].Move = false
+	w = s.WANs["fiber"]
+	w.V6.Hollow = true
+	s.WANs["fiber"] = w
+	if d := cmp.Diff([]desired.Move{{Cable: "fiber", Mark: 1, V6: true}}, desired.Build(cfg, s).Moves); d != "" {
+		t.Error("what is on a hollow line is as good as ended:", d)
+	}
+	s.Use4, s.Use6 = "fiber", "fiber"
+	if m := desired.Build(cfg, s).Moves; m != nil {
+		t.Errorf("a hollow line that is used, for want of another, keeps its flows: %+v", m)
+	}
 }
 
 // TestNoLine: with no line in use everybody is told at once.

@@ -11,21 +11,20 @@ func (b *build) takes(name string, l line, use string) bool {
 	return l.up && !fell
 }
 
-// moves are the working lines that their owner wants rid of their flows once use,
-// which is preferred to them, is used again.
+// moves are the working lines whose flows follow once use is used: those that their
+// owner wants rid of them, where use is preferred to them, and those that carry
+// nothing but echoes.
 func (b *build) moves(use string, v6 bool) []Move {
 	prefer := b.cfg.Failover.Prefer
 	i := slices.Index(prefer, use)
-	if i < 0 {
-		return nil
-	}
 	var out []Move
 	for _, w := range b.wans {
-		up := w.v4.up
+		l := w.v4
 		if v6 {
-			up = w.v6.up
+			l = w.v6
 		}
-		if w.cfg.Move && up && slices.Contains(prefer[i+1:], w.Name) {
+		back := w.cfg.Move && i >= 0 && slices.Contains(prefer[i+1:], w.Name)
+		if l.up && use != "" && use != w.Name && (back || l.hollow) {
 			out = append(out, Move{Cable: w.Name, V6: v6, Mark: uint32(w.Index)})
 		}
 	}

@@ -30,6 +30,10 @@ type Line struct {
 	// returns with its address.
 	Up bool `json:"up"`
 
+	// Hollow says that the line answers echoes and nothing else: conversations that
+	// are on it are as good as ended.
+	Hollow bool `json:"hollow,omitempty"`
+
 	// Loss is the percentage of the last Probes (at most 64) regular probes that
 	// were not answered in time, or not at all. Bursts are not in it.
 	Loss   float64 `json:"loss_percent"`
@@ -61,7 +65,7 @@ func (m *Machine) Status() Status {
 	for _, l := range m.lines {
 		v := Line{
 			LineID: l.id, Verdict: l.verdict, Since: l.since, Why: l.why,
-			Up: l.verdict.Works() || l.held, Loss: l.loss(), Probes: len(l.history),
+			Up: l.verdict.Works() || l.held, Hollow: l.hollow, Loss: l.loss(), Probes: len(l.history),
 			RTT: l.rtt.srtt, Deviation: l.rtt.rttvar, LastReply: l.lastReply,
 		}
 		if l.verdict == Degraded {

@@ -89,9 +89,9 @@ func (w world) take(s failover.Status) world {
 		k := wans[l.WAN]
 		wary := l.Verdict == failover.Returning || l.Verdict == failover.Degraded
 		if l.Family == failover.IPv4 {
-			k.up4, k.wary4, k.until4 = l.Up, wary, waitUntil(k.up4, k.until4, l)
+			k.up4, k.wary4, k.hollow4, k.until4 = l.Up, wary, l.Hollow, waitUntil(k.up4, k.until4, l)
 		} else {
-			k.up6, k.wary6, k.until6 = l.Up, wary, waitUntil(k.up6, k.until6, l)
+			k.up6, k.wary6, k.hollow6, k.until6 = l.Up, wary, l.Hollow, waitUntil(k.up6, k.until6, l)
 		}
 		wans[l.WAN] = k
 	}

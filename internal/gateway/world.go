@@ -52,6 +52,8 @@ type wan struct {
 	up4, up6 bool           // the verdict: new connections may use it
 	wary4    bool           // the verdict: not without need
 	wary6    bool
+	hollow4  bool // the verdict: nothing but echoes passes
+	hollow6  bool
 
 	until4, until6 time.Time // lost a moment ago: TCP waits for it until then; zero: not
 }
@@ -70,6 +72,7 @@ func (w world) state(c *config.Config) state.State {
 		k := w.wans[cw.Name]
 		v := state.WAN{V4: line4(cw, k), V6: line6(cw, k)}
 		v.V4.Up, v.V6.Up, v.V4.Wary, v.V6.Wary = k.up4, k.up6, k.wary4, k.wary6
+		v.V4.Hollow, v.V6.Hollow = k.hollow4, k.hollow6
 		v.V4.Grace, v.V6.Grace = !k.until4.IsZero(), !k.until6.IsZero()
 		if k.lease != nil {
 			v.MTU = k.lease.MTU

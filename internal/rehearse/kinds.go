@@ -2,10 +2,12 @@ package rehearse
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
 	"weir/internal/config"
+	"weir/internal/lab"
 )
 
 // kinds are the runs of a line in use that answers pings and nothing else, and of
@@ -31,10 +33,10 @@ func (s *Site) kinds() []Run {
 	case most > 30*time.Second || s.Config.WAN(wan).Metered:
 		s.omit(false, "an ISP that answers pings and nothing else", "%s is tried so seldom that it would take minutes to find out", wan)
 	default:
-		drill := name("pings", wan, "new")
+		drills := []string{name("pings", wan, "new"), name("pings", wan, "datagrams"), name("pings", wan, "told")}
 		about := wan + " answers pings and nothing else"
-		runs = append(runs, Run{Name: "pings-" + wan, About: about, Acts: []Act{promised(about, wan, true, Act{[]string{drill}, func(ctx context.Context, b *Bench) []Result {
-			return []Result{b.onlyPings(ctx, drill, wan, about, most)}
+		runs = append(runs, Run{Name: "pings-" + wan, About: about, Acts: []Act{promised(about, wan, true, Act{drills, func(ctx context.Context, b *Bench) []Result {
+			return b.onlyPings(ctx, drills, wan, about, most)
 		}})}})
 	}
 	if slices.ContainsFunc(own, func(t config.Target) bool { return !echo(t) }) {
@@ -57,28 +59,43 @@ func targetsOf(w *config.WAN, v6 bool) []config.Target {
 }
 
 // onlyPings has the line in use answer nothing but pings, and waits for new
-// connections by another one.
-func (b *Bench) onlyPings(ctx context.Context, drill, wan, about string, most time.Duration) Result {
+// connections by another one, and for those that are under way.
+func (b *Bench) onlyPings(ctx context.Context, drills []string, wan, about string, most time.Duration) []Result {
 	look := func() string { return "the line's targets; weir's log: " + b.Daemon.Log(6) }
 	t, err := b.traffic(ctx)
 	if err != nil {
-		return fail(drill, about, "a house in order", err.Error(), look())
+		return failAll(drills, about, "a house in order", err.Error(), look())
 	}
 	defer t.stop()
 	other := b.Order(t.v6)[1]
-	expected := "new connections go by " + other
 	if err := b.ISPs[wan].OnlyPings(true); err != nil {
-		return fail(drill, about, "an ISP that passes pings only", err.Error(), "the lab")
+		return failAll(drills, about, "an ISP that passes pings only", err.Error(), "the lab")
 	}
 	cut := time.Now()
 	if err := b.happens(Cut); err != nil {
-		return fail(drill, about, expected, err.Error(), "the lab")
+		return failAll(drills, about, "an ISP that passes pings only", err.Error(), "the lab")
+	}
+	judge := func(drill, expected string, at time.Time, ok bool, figure string) Result {
+		if !ok {
+			return fail(drill, about, expected+" within "+seconds(most), "not in "+seconds(time.Since(cut)), look())
+		}
+		return timed(drill, about, at.Sub(cut), most, expected, look(), secs(figure, at.Sub(cut)))
 	}
 	at, ok := t.comesBack(ctx, t.v6, other, most+time.Second)
-	if !ok {
-		return fail(drill, about, expected+" within "+seconds(most), "not in "+seconds(most+time.Second), look())
+	out := []Result{judge(drills[0], "new connections go by "+other, at, ok, "found after")}
+	at, ok = t.flows[lab.Datagrams].HeardFrom(ctx, "inet-"+other, cut, time.Until(cut.Add(most+time.Second)))
+	out = append(out, judge(drills[1], "a UDP conversation goes on by "+other, at, ok, "moved after"))
+	var last time.Time
+	for _, k := range connections {
+		at, err, ended := t.flows[k.kind].Ended(ctx, time.Until(cut.Add(most+time.Second)))
+		if !ended || !lab.Reset(err) {
+			return append(out, fail(drills[2], about, k.what+" connection is reset within "+seconds(most), fmt.Sprintf("ended %t: %v", ended, err), look()))
+		}
+		if at.After(last) {
+			last = at
+		}
 	}
-	return timed(drill, about, at.Sub(cut), most, expected, look(), secs("found after", at.Sub(cut)))
+	return append(out, judge(drills[2], "its connections are reset", last, true, "all reset after"))
 }
 
 // quietFor is longer than a line lives on what comes back of old conversations.

@@ -30,8 +30,12 @@ var rough = []stage{
 		{"inside addresses on the lines", at(rehearse.Up, leak), []string{"leak/fiber/alone-fiber", "leak/lte/alone-fiber"}},
 	}},
 	{reference, "pings-fiber", []saboteur{
-		{"only echoes are tried", at(rehearse.Up, refuse("output", `oifname { fiber, lte } tcp dport 443 drop`)), []string{"pings/fiber/new"}},
+		{"only echoes are tried", at(rehearse.Up, refuse("output", `oifname { fiber, lte } tcp dport 443 drop`)), []string{"pings/fiber/new", "pings/fiber/datagrams", "pings/fiber/told"}},
 		{"inside addresses on the lines", at(rehearse.Up, leak), []string{"leak/fiber/pings-fiber", "leak/lte/pings-fiber"}},
+	}},
+	{reference, "pings-fiber", []saboteur{
+		{"no reset is told", at(rehearse.Cut, refuse("postrouting", `oifname eth0 tcp flags & rst != 0 drop`)), []string{"pings/fiber/told"}},
+		{"no datagram by the other line", at(rehearse.Cut, refuse("forward", `oifname lte udp dport 7 drop`)), []string{"pings/fiber/datagrams"}},
 	}},
 	{reference, "nopings-fiber", []saboteur{
 		{"only echoes are tried", at(rehearse.Cut, refuse("output", `oifname fiber tcp dport 443 drop`)), []string{"nopings/fiber/calm"}},

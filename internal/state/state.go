@@ -63,6 +63,10 @@ type Line struct {
 	// route takes another of its lines where one is up.
 	Wary bool
 
+	// Hollow says that nothing but echoes passes: flows that are on it follow as soon
+	// as failover uses another line.
+	Hollow bool
+
 	// Grace says that the line was Up until a moment ago: its TCP connections wait
 	// for it to come back. Whoever keeps the time ends it. It means nothing while
 	// Up, or without an address.
