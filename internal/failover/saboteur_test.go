@@ -96,7 +96,7 @@ func TestPromisesCanBreak(t *testing.T) {
 					tr.play = func(h *house) int { return h.evenings(3 * time.Hour) }
 				}
 				for n := range 10 {
-					if h := tr.run(uint64(unseen+100_000*i+n), s.do); len(h.broken) > 0 {
+					if h := tr.run(uint64(*first+100_000*i+n), s.do); len(h.broken) > 0 {
 						t.Logf("after %d seeds: %s", n+1, h.broken[0])
 						return
 					}
