@@ -29,9 +29,15 @@ type conversation struct {
 // talk opens a conversation of each kind, in each family, from a machine.
 func (h *house) talk(from *lab.Host, kinds ...lab.FlowKind) []conversation {
 	h.Helper()
+	return h.talkTo(from, []string{web4, web6}, kinds...)
+}
+
+// talkTo opens a conversation of each kind with each of the servers at to.
+func (h *house) talkTo(from *lab.Host, to []string, kinds ...lab.FlowKind) []conversation {
+	h.Helper()
 	var out []conversation
 	for _, kind := range kinds {
-		for _, to := range []string{web4, web6} {
+		for _, to := range to {
 			f, err := from.Open(h.Context(), kind, netip.Addr{}, at(to), 2*time.Second)
 			h.must(err)
 			h.Cleanup(func() { f.Close() })
