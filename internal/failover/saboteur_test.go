@@ -95,7 +95,7 @@ func TestPromisesCanBreak(t *testing.T) {
 				if strings.HasPrefix(tr.name, "a day") {
 					tr.play = func(h *house) int { return h.evenings(3 * time.Hour) }
 				}
-				for n := range 10 {
+				for n := range 60 {
 					if h := tr.run(uint64(*first+100_000*i+n), s.do); len(h.broken) > 0 {
 						t.Logf("after %d seeds: %s", n+1, h.broken[0])
 						return

@@ -59,7 +59,7 @@ func traces() []trace {
 		{"targets that limit their replies, an hour, then an outage", 0, aSecond, aSecond, calm, func(h *house) int {
 			h.fiber.limited = map[Target]time.Time{}
 			h.at(h.span(10*sec, 20*sec), func() {
-				h.fiber.limit = h.span(300*ms, 10*sec)
+				h.fiber.limit = h.span(300*ms, 3*sec)
 				for _, t := range targets[:1+h.r.IntN(2)] {
 					h.fiber.limited[t] = time.Time{}
 				}
