@@ -16,6 +16,10 @@ type Kept struct {
 	ULA    netip.Prefix      // invalid: none was made yet
 	Index  map[string]uint8  // each WAN that the house ever had; never nil
 	WANs   map[string]Lease4 // last lease of each WAN; never nil
+	WANs6  map[string]Lease6 // what was last leased to each WAN by DHCPv6; never nil
+	LANs   map[string]uint16 // each LAN that the house ever had; never nil
+	DUID   string            // who the house is to DHCPv6 servers, in hex; "": none was made yet
+	Told   map[string][]Told // prefixes that were advertised on a LAN; never nil
 	Leases []Lease           // the clients', by LAN and address
 	Choice Choice            // of a line, by a person; the zero Choice is none
 }
@@ -25,6 +29,12 @@ type Choice struct {
 	WAN   string    `json:"wan"`
 	By    string    `json:"by"` // who said so
 	Since time.Time `json:"since"`
+}
+
+// Told is a delegated prefix as it was last advertised on a LAN.
+type Told struct {
+	Prefix netip.Prefix
+	At     time.Time // wall clock
 }
 
 // Item is something to keep: Put it.
@@ -41,6 +51,10 @@ const (
 	keyWAN    = "wan4"
 	keyLease  = "lease"
 	keyChoice = "use"
+	keyWAN6   = "wan6"
+	keyLAN    = "lan"
+	keyDUID   = "duid"
+	keyTold   = "told"
 )
 
 func item(value any, parts ...string) Item {
@@ -66,6 +80,23 @@ func KeepChoice(c *Choice) Item { return item(c, keyChoice) }
 // KeepWAN keeps the lease that a WAN holds; nil forgets it.
 func KeepWAN(wan string, l *Lease4) Item { return item(l, keyWAN, wan) }
 
+// KeepWAN6 keeps what is leased to a WAN by DHCPv6; nil forgets it.
+func KeepWAN6(wan string, l *Lease6) Item { return item(l, keyWAN6, wan) }
+
+// KeepLAN keeps the number of a LAN.
+func KeepLAN(lan string, n uint16) Item { return item(n, keyLAN, lan) }
+
+// KeepDUID keeps who the house is to DHCPv6 servers.
+func KeepDUID(hex string) Item { return item(hex, keyDUID) }
+
+// KeepTold keeps which delegated prefixes were advertised on a LAN; none forgets it.
+func KeepTold(lan string, t []Told) Item {
+	if len(t) == 0 {
+		return item(nil, keyTold, lan)
+	}
+	return item(t, keyTold, lan)
+}
+
 // KeepLease keeps a client's lease in the place of any that its address had.
 func KeepLease(l Lease) Item { return item(l, keyLease, l.LAN, l.Addr.String()) }
 
@@ -76,7 +107,7 @@ func ForgetLease(lan string, addr netip.Addr) Item {
 
 // kept reads the stored values. What can't be understood is told, and left out.
 func kept(values map[string]json.RawMessage) (Kept, []string) {
-	k := Kept{Index: map[string]uint8{}, WANs: map[string]Lease4{}}
+	k := Kept{Index: map[string]uint8{}, WANs: map[string]Lease4{}, WANs6: map[string]Lease6{}, LANs: map[string]uint16{}, Told: map[string][]Told{}}
 	var unknown []string
 	for _, key := range slices.Sorted(maps.Keys(values)) {
 		kind, name, _ := strings.Cut(key, "/")
@@ -97,6 +128,23 @@ func kept(values map[string]json.RawMessage) (Kept, []string) {
 			var l Lease4
 			if err = json.Unmarshal(val, &l); err == nil {
 				k.WANs[name] = l
+			}
+		case keyWAN6:
+			var l Lease6
+			if err = json.Unmarshal(val, &l); err == nil {
+				k.WANs6[name] = l
+			}
+		case keyLAN:
+			var n uint16
+			if err = json.Unmarshal(val, &n); err == nil {
+				k.LANs[name] = n
+			}
+		case keyDUID:
+			err = json.Unmarshal(val, &k.DUID)
+		case keyTold:
+			var t []Told
+			if err = json.Unmarshal(val, &t); err == nil {
+				k.Told[name] = t
 			}
 		case keyLease:
 			var l Lease

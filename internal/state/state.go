@@ -19,6 +19,11 @@ type State struct {
 	// file must not give a running flow's number to another line.
 	Index map[string]uint8
 
+	// LANs numbers each LAN that the house has ever had, from 0 on: which /64 of a
+	// delegated prefix is its. Stored, so that a LAN added to the file leaves the
+	// others their networks.
+	LANs map[string]uint16
+
 	WANs map[string]WAN
 
 	// Use4 and Use6 name the WAN that new connections take; "" is none.
@@ -40,7 +45,12 @@ type Machine struct {
 // WAN is what is known of one line.
 type WAN struct {
 	V4, V6 Line
-	MTU    int // from DHCP option 26 or the RA; 0 is unknown
+
+	// Delegated are the prefixes that the ISP delegated (DHCPv6), the one for new
+	// connections first.
+	Delegated []netip.Prefix
+
+	MTU int // from DHCP option 26 or the RA; 0 is unknown
 }
 
 // Line is one family of a WAN.

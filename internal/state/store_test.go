@@ -46,6 +46,14 @@ func house() (Kept, []Item) {
 		ULA:    netip.MustParsePrefix("fd12:3456:789a::/48"),
 		Index:  map[string]uint8{"fiber": 1, "lte": 2},
 		Choice: Choice{WAN: "lte", By: "ann", Since: time.Date(2026, 12, 2, 6, 0, 0, 0, time.UTC)},
+		DUID:   "0004000102030405060708090a0b0c0d0e0f",
+		LANs:   map[string]uint16{"home": 0, "guest": 1},
+		Told:   map[string][]Told{"home": {{Prefix: netip.MustParsePrefix("2001:db8:1::/64"), At: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}}},
+		WANs6: map[string]Lease6{"fiber": {
+			Prefix: []Leased6{{Prefix: netip.MustParsePrefix("2001:db8:1::/56"), Preferred: time.Hour, Valid: Forever}},
+			Server: netip.MustParseAddr("fe80::1"), ServerID: "00030001020000000001", Domain: []string{"example.net"},
+			Obtained: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Boot: "a boot", Up: time.Minute, T1: time.Minute, T2: 2 * time.Minute,
+		}},
 		WANs: map[string]Lease4{"fiber": {
 			Addr: netip.MustParsePrefix("198.51.100.10/24"), Server: netip.MustParseAddr("198.51.100.1"),
 			Routes: []Route{{Dst: netip.MustParsePrefix("0.0.0.0/0"), Gateway: netip.MustParseAddr("198.51.100.1")}},
@@ -54,7 +62,8 @@ func house() (Kept, []Item) {
 		}},
 	}
 	l := k.WANs["fiber"]
-	items := []Item{KeepULA(k.ULA), KeepIndex("fiber", 1), KeepIndex("lte", 2), KeepWAN("fiber", &l), KeepChoice(&k.Choice)}
+	l6 := k.WANs6["fiber"]
+	items := []Item{KeepWAN6("fiber", &l6), KeepLAN("home", 0), KeepLAN("guest", 1), KeepDUID(k.DUID), KeepTold("home", k.Told["home"]), KeepULA(k.ULA), KeepIndex("fiber", 1), KeepIndex("lte", 2), KeepWAN("fiber", &l), KeepChoice(&k.Choice)}
 	for i := range 50 {
 		k.Leases = append(k.Leases, lease(i))
 		items = append(items, KeepLease(lease(i)))
@@ -85,7 +94,8 @@ func TestStoreKeeps(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := s.Put(ForgetLease(gone.LAN, gone.Addr), KeepWAN("lte", &Lease4{}), KeepWAN("lte", nil)); err != nil {
+	if err := s.Put(ForgetLease(gone.LAN, gone.Addr), KeepWAN("lte", &Lease4{}), KeepWAN("lte", nil),
+		KeepWAN6("lte", &Lease6{}), KeepWAN6("lte", nil), KeepTold("guest", want.Told["home"]), KeepTold("guest", nil)); err != nil {
 		t.Fatal(err)
 	}
 	check := func(what string, got Kept) {
@@ -246,11 +256,14 @@ func TestDamagedStoreIsKeptAside(t *testing.T) {
 			}
 			s := open(t, dir)
 			count := func(k Kept) int {
-				n := len(k.Index) + len(k.WANs) + len(k.Leases)
+				n := len(k.Index) + len(k.WANs) + len(k.WANs6) + len(k.LANs) + len(k.Told) + len(k.Leases)
 				if k.ULA.IsValid() {
 					n++
 				}
 				if k.Choice.WAN != "" {
+					n++
+				}
+				if k.DUID != "" {
 					n++
 				}
 				return n
