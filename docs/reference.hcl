@@ -88,9 +88,10 @@ wan "fiber" {
 
   # How the line gets IPv6.
   ipv6 {
-    # auto is what the ISP's router advertisements say (RFC 7084).
-    # "auto" or "slaac" or "static" or "none" (later: "dhcp"). Unsaid: static if address is said,
-    # else auto. Source: RFC 4862, 8415.
+    # Where the line's own address comes from: the ISP's router advertisements (auto, slaac), or
+    # DHCPv6 (dhcp). The default route is always the advertisements', but with static.
+    # "auto" or "slaac" or "dhcp" or "static" or "none". Unsaid: static if address is said, else
+    # auto. Source: RFC 4862, 8415.
     method = "auto"
 
     # With static: the line's own addresses, each with its network.
@@ -101,11 +102,17 @@ wan "fiber" {
     # Address. Unsaid: none; static needs it. Source: ip-route(8) via.
     # gateway = "fe80::1"
 
-    # What becomes of the house's addresses on their way out.
-    # "nat66" (later: "npt", "none"). Unsaid: nat66. Source: netfilter snat; RFC 6296 for npt.
-    translate = "nat66"
+    # Ask the ISP for a prefix of this length, 48 to 64: a /64 of it for each LAN. The ISP may give
+    # another length. 0 asks for none.
+    # Number, 0 to 64 (bits). Unsaid: 0. Source: IA_PD, RFC 8415, 18.2.1.
+    delegate = 0
 
-    # Later: delegate.
+    # What becomes of the house's addresses on their way out. With npt addresses in the line's
+    # delegated prefix stay as they are, and all others are put into it one to one; as long as the
+    # ISP delegates nothing it is nat66. With none whatever is not in that prefix is refused.
+    # "nat66" or "npt" or "none". Unsaid: npt with delegate, else nat66. Source: netfilter snat; RFC
+    # 6296 for npt.
+    translate = "nat66"
   }
 
   # How this line is tried, where it needs something else than the others.

@@ -104,7 +104,11 @@ func wan(n *node, gateway string) WAN {
 			Address:   list[netip.Prefix](v6, "address"),
 			Gateway:   one[netip.Addr](v6, "gateway"),
 			Translate: Translate(one[string](v6, "translate")),
+			Delegate:  one[int](v6, "delegate"),
 		},
+	}
+	if v6.said("translate") == nil && w.IPv6.Delegate > 0 {
+		w.IPv6.Translate = NPT
 	}
 	if n.said("on_return") == nil {
 		w.Move = w.Metered

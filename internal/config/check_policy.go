@@ -148,7 +148,7 @@ func (c *checker) checkAllowFromWAN(h *house, n *node, r *Rule) {
 			void := ""
 			for _, name := range names {
 				w := h.WAN(name)
-				if w == nil || v4 && w.IPv4.Method != MethodNone && w.IPv4.Translate == NoTranslate || v6 && w.IPv6.Method != MethodNone && w.IPv6.Translate == NoTranslate {
+				if w == nil || v4 && w.IPv4.Method != MethodNone && w.IPv4.Translate == NoTranslate || v6 && w.IPv6.Homes() {
 					void = ""
 					break
 				}

@@ -30,6 +30,7 @@ func (c *checker) checkWAN(h *house, i int) {
 			}
 		}
 	}
+	c.checkDelegate(h, v6, w)
 	for _, it := range v4.items("client_id") {
 		s, _ := it.val.(string)
 		if x, ok := strings.CutPrefix(s, "hex:"); ok {
@@ -54,6 +55,38 @@ func (c *checker) checkWAN(h *house, i int) {
 				break
 			}
 		}
+	}
+}
+
+// checkDelegate checks what a WAN asks for the LANs.
+func (c *checker) checkDelegate(h *house, v6 *node, w *WAN) {
+	at := v6.said("delegate")
+	translate := v6.said("translate")
+	if v6.bad("delegate") || v6.bad("translate") || v6.bad("method") {
+		return
+	}
+	n := w.IPv6.Delegate
+	switch {
+	case n == 0:
+		if translate != nil && w.IPv6.Translate != NAT66 {
+			c.err(translate.value, "Ask the ISP for one: delegate = 56. It leases what it likes.", "translate = %q needs a delegated prefix", w.IPv6.Translate)
+		}
+		return
+	case n < 48:
+		c.err(at.value, "The length of the prefix, 48 to 64; most ISPs give 56. 0 asks for none.", "nobody delegates a /%d to a house", n)
+		return
+	case w.IPv6.Method == MethodNone:
+		c.err(at.name, "Leave out one of the two.", "delegate contradicts method = \"none\"")
+	case w.IPv6.Translate == NAT66:
+		c.note(translate.value, "So it is of no use. Clients that have only fd00:: addresses prefer IPv4 (RFC 6724, 6): translate = \"npt\", or leave translate out.",
+			"with nat66 the LANs get no addresses in the prefix that wan %q asks for", w.Name)
+	}
+	if room := 1 << (64 - n); len(h.LANs) > room {
+		fits := n
+		for fits > 48 && 1<<(64-fits) < len(h.LANs) {
+			fits--
+		}
+		c.err(at.value, fmt.Sprintf("Networks of /64 that it holds: %d. delegate = %d", room, fits), "a /%d is asked for, and there are %d LANs", n, len(h.LANs))
 	}
 }
 

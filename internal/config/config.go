@@ -83,6 +83,7 @@ type Translate string
 const (
 	NAT44       Translate = "nat44"
 	NAT66       Translate = "nat66"
+	NPT         Translate = "npt" // IPv6: its delegated prefix as it is, all else one to one into that; nat66 while there is none
 	NoTranslate Translate = "none"
 )
 
@@ -100,11 +101,15 @@ type WANv4 struct {
 
 // WANv6 is the ipv6 block of a WAN.
 type WANv6 struct {
-	Method    Method // auto, slaac, static or none
+	Method    Method // auto, slaac, dhcp, static or none
 	Address   []netip.Prefix
 	Gateway   netip.Addr // static only; may be link-local
-	Translate Translate  // nat66, until delegation is there
+	Translate Translate  // nat66, npt or none: what is not nat66 has Delegate
+	Delegate  int        // length of the prefix to ask for, 48 to 64; 0: none
 }
+
+// Homes says whether the LANs have addresses in what the line is delegated.
+func (w WANv6) Homes() bool { return w.Delegate > 0 && w.Translate != NAT66 }
 
 // Failover says which line is used.
 type Failover struct {

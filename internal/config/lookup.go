@@ -149,6 +149,17 @@ func Subnet6(p48 netip.Prefix, n uint16) (netip.Prefix, bool) {
 	return netip.PrefixFrom(netip.AddrFrom16(b), 64), true
 }
 
+// SubnetOf returns the /64 number n of a prefix; false where it has no such one.
+func SubnetOf(p netip.Prefix, n uint16) (netip.Prefix, bool) {
+	if !p.IsValid() || !p.Addr().Is6() || p.Bits() > 64 || p.Bits() > 48 && int(n)>>(64-p.Bits()) != 0 {
+		return netip.Prefix{}, false
+	}
+	b := p.Masked().Addr().As16()
+	b[6] |= byte(n >> 8)
+	b[7] |= byte(n)
+	return netip.PrefixFrom(netip.AddrFrom16(b), 64), true
+}
+
 // Join6 puts an interface identifier (the lower 64 bits of token) into a /64.
 func Join6(p64 netip.Prefix, token netip.Addr) (netip.Addr, bool) {
 	if !p64.IsValid() || !p64.Addr().Is6() || p64.Bits() != 64 || !token.Is6() {
