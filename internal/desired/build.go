@@ -37,6 +37,7 @@ func begin(c *config.Config, s state.State) *build {
 	}
 	b.lans = b.makeLANs()
 	b.wans = b.makeWANs()
+	b.delegate()
 	return b
 }
 
@@ -59,7 +60,8 @@ type lan struct {
 	cfg   *config.LAN
 	link  string // what carries its addresses
 	links []Link
-	addr  []netip.Prefix // the gateway's
+	addr  []netip.Prefix // the gateway's, of the file and the house
+	deleg []netip.Prefix // the gateway's, in what the lines were delegated
 }
 
 // wan is a WAN with its links worked out and what is known of it.
@@ -163,8 +165,13 @@ func (b *build) makeWANs() []wan {
 		w.Near4, w.Far4 = cableEnds(near4, i)
 		w.Near6, w.Far6 = cableEnds(near6, i)
 		w.Translate4 = c.IPv4.Translate != config.NoTranslate
-		w.Translate6 = c.IPv6.Translate != config.NoTranslate
+		w.Translate6 = true // what is not in its delegated prefix; nothing else leaves
 		w.DHCP4 = c.IPv4.Method == config.MethodDHCP
+		w.DHCP6 = c.IPv6.Delegate > 0 || c.IPv6.Method == config.MethodDHCP
+		w.Homes, w.Strict6 = c.IPv6.Homes(), c.IPv6.Translate == config.NoTranslate
+		if w.Homes {
+			w.Delegated = known.Delegated
+		}
 
 		w.v4 = makeLine(c.IPv4.Method, c.IPv4.Address, c.IPv4.Gateway, known.V4)
 		w.v6 = makeLine(c.IPv6.Method, c.IPv6.Address, c.IPv6.Gateway, known.V6)
@@ -236,7 +243,7 @@ func (b *build) house() ruleset.House {
 		}
 	}
 	for _, l := range b.lans {
-		h.LANs = append(h.LANs, ruleset.LAN{Name: l.cfg.Name, Link: l.link, Addr: l.addr, Reach: l.cfg.Reach})
+		h.LANs = append(h.LANs, ruleset.LAN{Name: l.cfg.Name, Link: l.link, Addr: l.addr, Delegated: l.deleg, Reach: l.cfg.Reach})
 	}
 	for _, w := range b.wans {
 		w.Wary4, w.Wary6 = b.st.WANs[w.Name].V4.Wary, b.st.WANs[w.Name].V6.Wary

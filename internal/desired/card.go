@@ -51,6 +51,8 @@ func (b *build) card(h ruleset.House, w wan) Namespace {
 	ra := [2]string{"0", "0"}
 	if w.v6.kernel {
 		ra = [2]string{"2", "1"} // 2: also on a router
+	} else if w.cfg.IPv6.Method == config.MethodDHCP {
+		ra = [2]string{"2", "0"} // for the default route
 	}
 	off := "0"
 	if w.cfg.IPv6.Method == config.MethodNone {

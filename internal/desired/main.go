@@ -69,6 +69,9 @@ func (b *build) main(h ruleset.House) Namespace {
 			// waits on it to start.
 			n.Addrs = append(n.Addrs, Addr{Link: l.link, Prefix: a, NoDAD: a.Addr().Is6()})
 		}
+		for _, a := range l.deleg {
+			n.Addrs = append(n.Addrs, Addr{Link: l.link, Prefix: a, NoDAD: true})
+		}
 	}
 	for _, w := range b.wans {
 		b.nearEnd(&n, w)
@@ -76,6 +79,7 @@ func (b *build) main(h ruleset.House) Namespace {
 			n.addParent(w.link.Parent)
 		}
 	}
+	b.spare(&n)
 	b.defaultRoute(&n, b.st.Use4, netip.IPv4Unspecified())
 	b.defaultRoute(&n, b.st.Use6, netip.IPv6Unspecified())
 	slices.SortStableFunc(n.Rules, func(x, y Rule) int { return x.Pref - y.Pref })

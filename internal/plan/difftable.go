@@ -163,7 +163,7 @@ func without(a, b []string) []string {
 
 // translations deletes the flows of lines that have lost an address: unlike
 // masquerade, snat does not by itself, and who came in by it is answered with it.
-// Addresses are in the sets wan4.NAME and wan6.NAME, and in the maps from cable to
+// Addresses are in the sets wan4.NAME and wan6.NAME, delegated prefixes in native6.NAME, and in the maps from cable to
 // the address to which main translates, where another may have become the first.
 func (d *differ) translations(w *desired.Namespace, h *Namespace) {
 	now := map[string][]string{}
@@ -202,8 +202,11 @@ func (d *differ) translations(w *desired.Namespace, h *Namespace) {
 // ownAddress reads an element of a set of a line's own addresses.
 func ownAddress(set, element string) (cable string, addr netip.Addr, ok bool) {
 	kind, cable, ok := strings.Cut(set, ".")
-	if !ok || kind != "wan4" && kind != "wan6" {
+	if !ok || kind != "wan4" && kind != "wan6" && kind != "native6" {
 		return "", netip.Addr{}, false
+	}
+	if p, err := netip.ParsePrefix(element); err == nil {
+		return cable, p.Addr(), true
 	}
 	addr, err := netip.ParseAddr(element)
 	return cable, addr, err == nil

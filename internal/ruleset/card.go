@@ -34,6 +34,9 @@ func Card(h House, w WAN) Table {
 		t.set("stand_in"+f.digit, "map", fmt.Sprintf("type %s : %s", f.typ, f.typ), standIn)
 		open[f] = !w.translates(f) && len(f.of(h.lanPrefixes())) > 0
 	}
+	if w.Homes {
+		t.set("delegated6", "set", "type ipv6_addr; flags interval", v6.of(disjoint(w.Delegated)))
+	}
 	lans := func(f family, side string) string {
 		return oneOf(f.word+" "+side, f.of(disjoint(h.lanPrefixes())))
 	}
@@ -51,6 +54,9 @@ func Card(h House, w WAN) Table {
 		if open[f] {
 			line.add("lans"+f.digit, lans(f, "daddr"), home())
 		}
+	}
+	if w.Homes {
+		line.add("delegated6", "ip6 daddr @delegated6", home())
 	}
 	over := t.chain("hand_over", "")
 	if w.DHCP4 {
@@ -71,6 +77,10 @@ func Card(h House, w WAN) Table {
 		}
 	}
 
+	if w.Homes {
+		errors.add("error.delegated6", "ip6 daddr @delegated6 icmpv6 type { 1, 2, 3, 4 }", home())
+	}
+
 	through := t.chain("through", "filter hook forward priority 0; policy drop")
 	// Here and not in main: the route back is by this line and no other, so
 	// "rt mtu", which takes the smaller of both directions, is right for the SYN
@@ -84,6 +94,9 @@ func Card(h House, w WAN) Table {
 		if open[f] {
 			through.add("out.lans"+f.digit, lans(f, "saddr"), "iifname", cable, "oifname", port, "accept")
 		}
+	}
+	if w.Homes {
+		through.add("out.delegated6", "ip6 saddr @delegated6 iifname", cable, "oifname", port, "accept")
 	}
 	// After routing: a packet that comes in with an address of this namespace
 	// as its source is a martian.
@@ -101,6 +114,10 @@ func Card(h House, w WAN) Table {
 		here.add("dhcp", "iifname", port, "meta nfproto ipv4 udp sport 67 udp dport 68 accept")
 	}
 
+	if w.DHCP6 {
+		here.add("dhcp6", "iifname", port, "ip6 saddr fe80::/10 udp sport 547 udp dport 546 accept")
+	}
+
 	// What this namespace says itself: discovery, echo replies, errors, DHCP.
 	leave := t.chain("leave", "filter hook output priority 0; policy drop")
 	leave.add("leave.home", marked(), "accept") // the link is still the one from before it was marked
@@ -109,6 +126,9 @@ func Card(h House, w WAN) Table {
 	leave.add("leave.icmpv6", "oifname", port, "icmpv6 type { 1, 2, 3, 4, 129, 131, 132, 133, 135, 136, 143 } accept")
 	if w.DHCP4 {
 		leave.add("leave.dhcp", "oifname", port, "meta nfproto ipv4 udp sport 68 udp dport 67 accept")
+	}
+	if w.DHCP6 {
+		leave.add("leave.dhcp6", "oifname", port, "ip6 daddr ff02::1:2 udp sport 546 udp dport 547 accept")
 	}
 	return t.table()
 }

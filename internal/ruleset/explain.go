@@ -138,7 +138,7 @@ func (x *explain) ends() {
 // fixed is the first fixed address that a device has in the family.
 func (x *explain) fixed(host string) netip.Addr {
 	if d := x.Config.Host(host); d != nil {
-		for _, a := range x.Config.HostAddrs(d, x.ULA) {
+		for _, a := range x.hostAddrs(d) {
 			if x.f.holds(a) {
 				return a
 			}

@@ -168,7 +168,7 @@ func (h House) spot(s string, leases []Known) (Spot, error) {
 // locate finds where an address is.
 func (h House) locate(a netip.Addr) Spot {
 	for _, l := range h.LANs {
-		for _, p := range l.Addr {
+		for _, p := range l.nets() {
 			switch {
 			case p.Addr() == a:
 				return Spot{Self: true, Addr: a}
@@ -201,7 +201,7 @@ func (h House) known(s Spot, leases []Known) Spot {
 	}
 	for _, l := range h.Config.LANs {
 		for i, d := range l.Hosts {
-			if l.Name == s.LAN && (slices.Contains(h.Config.HostAddrs(&l.Hosts[i], h.ULA), s.Addr) || mac != "" && slices.Contains(d.MAC, mac)) {
+			if l.Name == s.LAN && (slices.Contains(h.hostAddrs(&l.Hosts[i]), s.Addr) || mac != "" && slices.Contains(d.MAC, mac)) {
 				s.Host = d.Name
 			}
 		}

@@ -16,8 +16,8 @@ func (x *explain) fromLAN() {
 		x.end(Dropped, "stranger", "note", "", "%s is in no LAN", x.describe(x.From))
 		return
 	}
-	if x.src.IsValid() && !covered(single(x.src), l.Addr) {
-		x.end(Dropped, "lan."+l.Name+".spoofed", "source", "", "no %s lives in lan.%s: its networks are %s", x.src, l.Name, strings.Join(prefixTexts(l.Addr), ", "))
+	if x.src.IsValid() && !covered(single(x.src), l.nets()) {
+		x.end(Dropped, "lan."+l.Name+".spoofed", "source", "", "no %s lives in lan.%s: its networks are %s", x.src, l.Name, strings.Join(prefixTexts(l.nets()), ", "))
 		return
 	}
 	hairpin := func(w WAN) bool { return slices.Contains(x.hairpins(w, x.f), x.dst.String()) }
@@ -84,10 +84,10 @@ func (x *explain) fromOutside() {
 	case own && x.Protocol == config.ICMP:
 		x.end(Reached, "ping", "line", "", "the line answers echo requests itself; other ICMP belongs to running connections")
 		return
-	case !own && w.translates(x.f):
+	case !own && w.translates(x.f) && !w.native(x.dst):
 		x.end(Dropped, "nowhere", "line", "", "wan.%s translates, and hands over only what is for its own addresses: %s", w.Name, addrTexts(w.own(x.f)))
 		return
-	case !own && !inside(x.dst, x.lanPrefixes()):
+	case !own && !inside(x.dst, x.lanPrefixes()) && !w.native(x.dst):
 		x.end(Dropped, "nowhere", "line", "", "%s is no address of this house", x.dst)
 		return
 	}
@@ -156,7 +156,7 @@ func (x *explain) where() place {
 		}
 	}
 	for i, l := range x.LANs {
-		for _, p := range l.Addr {
+		for _, p := range l.nets() {
 			if p.Addr() == x.dst {
 				return place{self: true}
 			}
@@ -337,6 +337,11 @@ func (x *explain) route(self bool) *config.Route {
 // source says whose address it has outside.
 func (x *explain) source(w *WAN) {
 	switch own := w.own(x.f); {
+	case x.src.IsValid() && w.native(x.src):
+		x.say("translation", "", "it keeps its address, which is of the prefix that wan.%s was delegated", w.Name)
+	case x.f == v6 && w.Strict6:
+		x.out.Verdict, x.out.By = Refused, "source.wrong"
+		x.say("translation", "", "nothing leaves by wan.%s but from the prefix that it was delegated", w.Name)
 	case !w.translates(x.f):
 		x.say("translation", "", "wan.%s does not translate: it keeps its address", w.Name)
 	case len(own) == 0:

@@ -35,17 +35,42 @@ type WAN struct {
 	Takes4, Takes6         bool // new connections may use the line now
 	Wary4, Wary6           bool // but not if another may be used
 	Translate4, Translate6 bool
-	DHCP4                  bool         // gets its address by DHCPv4
-	Resolver               []netip.Addr // the line's own DNS servers
+	DHCP4, DHCP6           bool // has a client of it
+
+	// Homes says that the LANs have networks in what the line is delegated: then
+	// Delegated are those prefixes now, and Subnets the LANs' networks in the first.
+	// Strict6 says that nothing else leaves by the line.
+	Homes, Strict6 bool
+	Delegated      []netip.Prefix
+	Subnets        []Subnet
+
+	Resolver []netip.Addr // the line's own DNS servers
+}
+
+// Subnet is a LAN's network in a delegated prefix.
+type Subnet struct {
+	LAN    string
+	Prefix netip.Prefix
 }
 
 // LAN is a network of the house.
 type LAN struct {
-	Name  string
-	Link  string         // the link that carries it in main
-	Addr  []netip.Prefix // the gateway's addresses there, with their networks
+	Name string
+	Link string         // the link that carries it in main
+	Addr []netip.Prefix // the gateway's addresses there, with their networks
+
+	// Delegated are its addresses in what lines are delegated. They come and go,
+	// and stand in no text.
+	Delegated []netip.Prefix
+
 	Reach []config.Place
 }
+
+// nets are all of the gateway's addresses there.
+func (l LAN) nets() []netip.Prefix { return slices.Concat(l.Addr, l.Delegated) }
+
+// native says whether a leaves by the line as it is.
+func (w WAN) native(a netip.Addr) bool { return inside(a, w.Delegated) }
 
 func (h House) use(f family) string {
 	if f == v4 {
@@ -182,6 +207,9 @@ func (h House) impossible(w WAN, f family) []string {
 		own, nets = append(own, single(p.Addr())), append(nets, p.Masked())
 	}
 	ours := slices.Concat(h.lanPrefixes(), h.Cable)
+	for _, o := range h.WANs {
+		ours = append(ours, o.Delegated...)
+	}
 	for _, o := range h.WANs {
 		for _, p := range o.Own {
 			ours = append(ours, single(p.Addr()))

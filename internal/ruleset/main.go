@@ -60,6 +60,9 @@ func (m *mainTable) sets() {
 				resolver = append(resolver, fmt.Sprintf("%s : %s", w.far(f), r))
 			}
 		}
+		if f == v6 {
+			m.delegatedSets()
+		}
 		m.set("own"+f.digit, "set", "type "+f.typ, all)
 		m.set("source"+f.digit, "map", "type ifname : "+f.typ, source)
 		m.set("resolver"+f.digit, "map", fmt.Sprintf("type %s : %s", f.typ, f.typ), resolver)
@@ -236,6 +239,9 @@ func (m *mainTable) translateOut() {
 		// address, and escape the deletion by mark.
 		c.add("mark.out."+w.Name, fmt.Sprintf("ct mark and 0x%03x == 0", MarkIndex|MarkIn), mark("ct", uint32(w.Index)))
 		for _, f := range families() {
+			if f == v6 {
+				m.delegatedOut(c, w)
+			}
 			c.add("source"+f.digit+"."+w.Name, "snat", f.word, "to oifname map @source"+f.digit)
 		}
 	}
@@ -266,6 +272,7 @@ func (m *mainTable) through() {
 	if len(m.WANs) > 0 {
 		c.add("invalid", "ct state invalid jump invalid")
 	}
+	m.wrongSource(c)
 	c.add("from", "iifname vmap", m.perZone("goto through"))
 	c.add("stranger", "oifname !=", anyOf(ours), "accept")
 	c.add("stranger.rules", "jump judged")

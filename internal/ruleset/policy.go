@@ -68,6 +68,21 @@ func (h House) ends(places []config.Place) ends {
 	return e
 }
 
+// hostAddrs are all fixed addresses of a device, in what lines are delegated too.
+func (h House) hostAddrs(host *config.Host) []netip.Addr {
+	addrs := h.Config.HostAddrs(host, h.ULA)
+	for _, l := range h.LANs {
+		for _, p := range l.Delegated {
+			for _, t := range host.Token {
+				if a, ok := config.Join6(p.Masked(), t); ok && l.Name == host.LAN {
+					addrs = append(addrs, a)
+				}
+			}
+		}
+	}
+	return addrs
+}
+
 // host adds a device: its fixed addresses, and its MAC in a family where it
 // has none.
 func (h House) host(name string, e *ends) {
@@ -75,7 +90,7 @@ func (h House) host(name string, e *ends) {
 	if host == nil {
 		return
 	}
-	addrs := h.Config.HostAddrs(host, h.ULA)
+	addrs := h.hostAddrs(host)
 	for _, a := range addrs {
 		e.addr = append(e.addr, single(a))
 	}
@@ -116,14 +131,14 @@ func (e ends) sources() []match {
 
 // within are the addresses that are of LAN l.
 func (e ends) within(l LAN) []netip.Prefix {
-	return slices.DeleteFunc(slices.Clone(e.addr), func(p netip.Prefix) bool { return !covered(p, l.Addr) })
+	return slices.DeleteFunc(slices.Clone(e.addr), func(p netip.Prefix) bool { return !covered(p, l.nets()) })
 }
 
 // outside are the addresses that are of no LAN alone.
 func (e ends) outside() []netip.Prefix {
 	var nets []netip.Prefix
 	for _, l := range e.lans {
-		nets = append(nets, l.Addr...)
+		nets = append(nets, l.nets()...)
 	}
 	return slices.DeleteFunc(slices.Clone(e.addr), func(p netip.Prefix) bool { return covered(p, nets) })
 }

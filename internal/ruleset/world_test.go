@@ -162,7 +162,11 @@ func working(c *config.Config) state.State {
 	}
 	for i, w := range c.WANs {
 		s.Index[w.Name] = uint8(i + 1)
-		s.WANs[w.Name] = state.WAN{V4: state.Line{Up: true}, V6: state.Line{Up: true}}
+		v := state.WAN{V4: state.Line{Up: true}, V6: state.Line{Up: true}}
+		if w.IPv6.Delegate > 0 {
+			v.Delegated = []netip.Prefix{netip.PrefixFrom(netip.AddrFrom16([16]byte{0x20, 1, 0xd, 0xb8, 0xf0 + byte(i), 0}), w.IPv6.Delegate)}
+		}
+		s.WANs[w.Name] = v
 	}
 	return s
 }
