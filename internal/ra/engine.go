@@ -17,6 +17,8 @@ type Engine struct {
 	rand *rand.Rand
 	lan  LAN
 
+	limits map[netip.Prefix]limit
+
 	started bool
 	fast    int       // advertisements that still come in short intervals
 	next    time.Time // the next one to all
@@ -36,6 +38,9 @@ type retired[T comparable] struct {
 	what  T
 	until time.Time
 }
+
+// limit is a Limit on the engine's clock.
+type limit struct{ preferred, valid time.Time }
 
 // Send is a message to send.
 type Send struct {
@@ -57,10 +62,13 @@ func NewEngine(r *rand.Rand) *Engine {
 func (e *Engine) Configure(now time.Time, l LAN) {
 	old := e.lan
 	e.lan = l
-	if e.started && same(old, l) {
+	sooner := e.limit(now, l.Limits)
+	if e.started && same(old, l) && !sooner {
 		return
 	}
-	if e.started {
+	if !e.started {
+		e.oldPrefixes = retire(nil, l.Old, l.Prefixes, now.Add(validLifetime))
+	} else {
 		e.oldPrefixes = retire(e.oldPrefixes, old.Prefixes, l.Prefixes, now.Add(validLifetime))
 		e.oldDNS = retire(e.oldDNS, old.DNS, l.DNS, now.Add(dnsLifetime))
 		e.oldSearch = retire(e.oldSearch, old.Search, l.Search, now.Add(dnsLifetime))
@@ -68,6 +76,53 @@ func (e *Engine) Configure(now time.Time, l LAN) {
 	e.started = true
 	e.fast = initialCount
 	e.next = later(now, e.last.Add(urgentBetween))
+}
+
+// limit takes over how long prefixes may be advertised, and tells whether one ends
+// sooner than what was said of it: its hosts have to hear of that. A lease renewed
+// needs no haste.
+func (e *Engine) limit(now time.Time, ls []Limit) (sooner bool) {
+	limits := map[netip.Prefix]limit{}
+	for _, l := range ls {
+		n := limit{now.Add(l.Preferred), now.Add(l.Valid)}
+		limits[l.Prefix] = n
+		// What the last advertisement said counts from then.
+		old, known := e.limits[l.Prefix]
+		sooner = sooner || known && (n.preferred.Before(earlier(old.preferred, e.last.Add(preferredLifetime)).Add(-time.Second)) ||
+			n.valid.Before(earlier(old.valid, e.last.Add(validLifetime)).Add(-time.Second)))
+	}
+	e.limits = limits
+	return sooner
+}
+
+// lifetimes are those of a prefix that is advertised: ours, but never more than the
+// ISP's lease has left (RFC 9096, 3.4).
+func (e *Engine) lifetimes(now time.Time, p netip.Prefix) (preferred, valid time.Duration) {
+	preferred, valid = preferredLifetime, validLifetime
+	if l, ok := e.limits[p]; ok {
+		valid = max(0, min(valid, l.valid.Sub(now).Truncate(time.Second)))
+		preferred = max(0, min(preferred, valid, l.preferred.Sub(now).Truncate(time.Second)))
+	}
+	return preferred, valid
+}
+
+// interval is how long hosts may wait for the next advertisement: a short lease's
+// prefix has to be renewed on them before it ends.
+func (e *Engine) interval(now time.Time) time.Duration {
+	longest := maxInterval
+	for _, p := range e.lan.Prefixes {
+		if preferred, _ := e.lifetimes(now, p); preferred > 0 {
+			longest = min(longest, preferred/3)
+		}
+	}
+	return max(longest, initialInterval)
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
 }
 
 func same(a, b LAN) bool {
@@ -156,7 +211,8 @@ func (e *Engine) schedule(now time.Time) {
 		e.next = now.Add(e.jitter(minBetween, initialInterval))
 		return
 	}
-	e.next = now.Add(e.jitter(minInterval, maxInterval))
+	longest := e.interval(now)
+	e.next = now.Add(e.jitter(longest/3, longest))
 }
 
 // NotSent says that an advertisement to all that Tick returned could not be
@@ -194,7 +250,8 @@ func (e *Engine) message(now time.Time, router bool) *ndp.RouterAdvertisement {
 		ra.Options = append(ra.Options, ndp.NewMTU(uint32(e.lan.Link.MTU)))
 	}
 	for _, p := range e.lan.Prefixes {
-		ra.Options = append(ra.Options, prefixOption(p, preferredLifetime, validLifetime))
+		preferred, valid := e.lifetimes(now, p)
+		ra.Options = append(ra.Options, prefixOption(p, preferred, valid))
 	}
 	for _, r := range e.oldPrefixes {
 		if left := r.until.Sub(now); left > 0 {

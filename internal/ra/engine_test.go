@@ -123,7 +123,7 @@ func TestTiming(t *testing.T) {
 	seen := map[time.Duration]bool{}
 	for i := 1; i < len(at); i++ {
 		d := at[i].Sub(at[i-1])
-		from, to := minInterval, maxInterval
+		from, to := maxInterval/3, maxInterval
 		if i < initialCount {
 			from, to = minBetween, initialInterval
 		}

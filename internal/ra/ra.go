@@ -39,8 +39,24 @@ type LAN struct {
 
 	Router   bool           // some line that is up carries IPv6
 	Prefixes []netip.Prefix // /64s, for SLAAC
-	DNS      []netip.Addr
-	Search   []string // no trailing dots
+	Limits   []Limit        // of those of them that are leased from an ISP
+
+	// Old are prefixes that were advertised before this worker started, and are no
+	// more: a power cut must not leave hosts with them. Looked at when the LAN's
+	// first message comes.
+	Old []netip.Prefix
+
+	DNS    []netip.Addr
+	Search []string // no trailing dots
+}
+
+// Limit is how long a prefix may be advertised for at most: what is left of the
+// ISP's lease. In a Config these are times of CLOCK_BOOTTIME, which are the same
+// for every process and know nothing of the clock being set; an Engine is given
+// what is left from now on.
+type Limit struct {
+	Prefix           netip.Prefix
+	Preferred, Valid time.Duration
 }
 
 // Link is a link as Open found it.
@@ -87,7 +103,6 @@ const (
 // Times of RFC 4861, 6.2.1 and 10, and where we differ.
 const (
 	maxInterval = 10 * time.Minute
-	minInterval = maxInterval / 3
 	maxDelay    = 500 * time.Millisecond // of an answer
 	minBetween  = 3 * time.Second        // advertisements to all
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/mdlayher/ndp"
+	"golang.org/x/sys/unix"
 
 	"weir/internal/worker"
 )
@@ -72,6 +73,10 @@ func (w *work) configure(ctx context.Context, cfg Config, files []*os.File) erro
 		return nil
 	}
 	w.gone = cfg.Farewell
+	var up unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &up); err != nil {
+		return fmt.Errorf("read the time since the boot: %w", err)
+	}
 	keep := map[string]bool{}
 	var order []string
 	for _, l := range cfg.LANs {
@@ -97,6 +102,10 @@ func (w *work) configure(ctx context.Context, cfg Config, files []*os.File) erro
 		}
 		if old == nil {
 			return fmt.Errorf("LAN %s is to be advertised on, and its socket was never passed", l.Name)
+		}
+		for i := range l.Limits {
+			l.Limits[i].Preferred -= time.Duration(up.Nano())
+			l.Limits[i].Valid -= time.Duration(up.Nano())
 		}
 		select {
 		case old.tell <- l:
