@@ -124,6 +124,10 @@ type Line struct {
 	LatencyMS *float64  `json:"latency_ms,omitempty"`   // median round trip of the last probes
 	Lease     *WANLease `json:"lease,omitempty"`
 
+	// Delegated are the prefixes that the ISP leased for the LANs (DHCPv6), the one
+	// for new connections first.
+	Delegated []string `json:"delegated,omitempty"`
+
 	// HoldDownS is the unbroken good time, in seconds, that the line owes until it
 	// is preferred again, and GoodAt when it will have served it, if all goes well.
 	// NextHoldDownS is what it would owe if it failed now, which grows with each of

@@ -95,6 +95,13 @@ func lines(w io.Writer, s api.Status, now time.Time) {
 				fmt.Fprintf(w, "%s %s: %s.\n", wan.Name, []string{"IPv4", "IPv6"}[i], what)
 			}
 		}
+		if d := wan.IPv6.Delegated; len(d) > 0 {
+			ends := "without end"
+			if l := wan.IPv6.Lease; l != nil && !l.Expires.IsZero() {
+				ends = "ends " + in(now, l.Expires) + " unless renewed"
+			}
+			fmt.Fprintf(w, "%s IPv6: delegated %s, %s.\n", wan.Name, strings.Join(d, " "), ends)
+		}
 		if f := wan.Flows; f != nil {
 			fmt.Fprintf(w, "Flows left %s %s ago: %d moved, %d connections prodded, %d resets sent.\n", wan.Name, age(now, f.At), f.Moved, f.Prodded, f.Reset)
 		}

@@ -150,6 +150,7 @@ func (d *daemon) Down(ctx context.Context) error {
 	_, err := call(ctx, d, func() (struct{}, error) {
 		d.log.Info("weir is told to give the machine back")
 		d.farewell()
+		d.release6()
 		if err := down(context.WithoutCancel(ctx), d.o, d.k); err != nil {
 			d.wantTurn(0)
 			return struct{}{}, err

@@ -14,6 +14,7 @@ func (d *daemon) sync(ctx context.Context) {
 	d.built = desired.Build(d.cfg, d.world.state(d.cfg))
 	d.far = farEnds(d.built)
 	d.syncDHCP4(ctx)
+	d.syncDHCP6(ctx)
 	d.syncProbe(ctx)
 	d.syncDHCPD(ctx)
 	d.syncRA(ctx)
@@ -29,6 +30,9 @@ func (d *daemon) services() []*service {
 	}
 	for _, w := range d.cfg.WANs {
 		if s := d.dhcp4[w.Name]; s != nil {
+			out = append(out, s.service)
+		}
+		if s := d.dhcp6[w.Name]; s != nil {
 			out = append(out, s.service)
 		}
 	}

@@ -147,7 +147,7 @@ func open(o Options) (_ *daemon, err error) {
 // restore takes in what is stored. What can't be read is lost, and the house goes
 // on without.
 func (d *daemon) restore(k state.Kept) {
-	d.world.house = house{ULA: k.ULA, Index: k.Index}
+	d.world.house = house{ULA: k.ULA, Index: k.Index, LANs: k.LANs, DUID: k.DUID}
 	d.chosen = k.Choice
 	d.world.wans = map[string]wan{}
 	clock, err := state.ReadClock()
@@ -162,6 +162,7 @@ func (d *daemon) restore(k state.Kept) {
 			d.world.wans[name] = wan{last: &l}
 		}
 	}
+	d.restore6(k)
 	for _, l := range k.Leases {
 		d.leases[leaseKey{l.LAN, l.Addr}] = l
 	}

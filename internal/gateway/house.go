@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"encoding/hex"
 	"fmt"
 	"io"
 	"maps"
@@ -8,13 +9,16 @@ import (
 	"slices"
 
 	"weir/internal/config"
+	"weir/internal/desired"
 	"weir/internal/state"
 )
 
 // house is what is made once for a house and kept for good.
 type house struct {
 	ULA   netip.Prefix
-	Index map[string]uint8 // by WAN, 1 to 255: the low byte of the ct mark
+	Index map[string]uint8  // by WAN, 1 to 255: the low byte of the ct mark
+	LANs  map[string]uint16 // which /64 of a delegated prefix is a LAN's
+	DUID  string            // who the house is to DHCPv6 servers, in hex; "" until that is needed
 }
 
 // settle returns h with what the file needs and h lacks yet: a ULA from random
@@ -30,6 +34,15 @@ func settle(h house, c *config.Config, random io.Reader) (house, error) {
 			return h, fmt.Errorf("make the house's own IPv6 prefix: %w", err)
 		}
 		h.ULA = netip.PrefixFrom(netip.AddrFrom16(b), 48)
+	}
+	h.LANs = desired.Numbers(c, h.LANs)
+	if h.DUID == "" && slices.ContainsFunc(c.WANs, wants6) {
+		// A DUID-UUID (RFC 6355): of no port, as ports come and go.
+		b := make([]byte, 16)
+		if _, err := io.ReadFull(random, b); err != nil {
+			return h, fmt.Errorf("make the house's DUID: %w", err)
+		}
+		h.DUID = "0004" + hex.EncodeToString(b)
 	}
 	index := maps.Clone(h.Index)
 	if index == nil {
@@ -61,6 +74,14 @@ func (h house) since(old house) []state.Item {
 	var items []state.Item
 	if h.ULA != old.ULA {
 		items = append(items, state.KeepULA(h.ULA))
+	}
+	if h.DUID != old.DUID {
+		items = append(items, state.KeepDUID(h.DUID))
+	}
+	for _, name := range slices.Sorted(maps.Keys(h.LANs)) {
+		if n, ok := old.LANs[name]; !ok || n != h.LANs[name] {
+			items = append(items, state.KeepLAN(name, h.LANs[name]))
+		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(h.Index)) {
 		if h.Index[name] != old.Index[name] {

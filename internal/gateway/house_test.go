@@ -37,11 +37,11 @@ func TestSettle(t *testing.T) {
 		ula  netip.Prefix
 	}{
 		{"a new house", house{}, withWANs("a", "b"), map[string]uint8{"a": 1, "b": 2}, ula},
-		{"a line before the others keeps their numbers", house{ula, map[string]uint8{"a": 1, "b": 2}}, withWANs("c", "b"), map[string]uint8{"a": 1, "b": 2, "c": 3}, ula},
-		{"a line that comes back has its own", house{ula, map[string]uint8{"a": 7}}, withWANs("a"), map[string]uint8{"a": 7}, ula},
-		{"a prefix once made stays", house{netip.MustParsePrefix("fd42::/48"), nil}, withWANs(), map[string]uint8{}, netip.MustParsePrefix("fd42::/48")},
-		{"the file's prefix wins", house{ula, map[string]uint8{"a": 1}}, said, map[string]uint8{"a": 1, "b": 2}, said.Gateway.ULA},
-		{"all numbers are out", house{ula, full}, withWANs("new", "old2"), map[string]uint8{"old2": 2, "new": 1}, ula},
+		{"a line before the others keeps their numbers", house{ULA: ula, Index: map[string]uint8{"a": 1, "b": 2}}, withWANs("c", "b"), map[string]uint8{"a": 1, "b": 2, "c": 3}, ula},
+		{"a line that comes back has its own", house{ULA: ula, Index: map[string]uint8{"a": 7}}, withWANs("a"), map[string]uint8{"a": 7}, ula},
+		{"a prefix once made stays", house{ULA: netip.MustParsePrefix("fd42::/48")}, withWANs(), map[string]uint8{}, netip.MustParsePrefix("fd42::/48")},
+		{"the file's prefix wins", house{ULA: ula, Index: map[string]uint8{"a": 1}}, said, map[string]uint8{"a": 1, "b": 2}, said.Gateway.ULA},
+		{"all numbers are out", house{ULA: ula, Index: full}, withWANs("new", "old2"), map[string]uint8{"old2": 2, "new": 1}, ula},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got, err := settle(tt.had, tt.file, bytes.NewReader(random))

@@ -66,6 +66,7 @@ type daemon struct {
 
 	prober    *prober
 	dhcp4     map[string]*dhcp4Client // by WAN
+	dhcp6     map[string]*dhcp6Client // by WAN
 	dhcpd     *dhcpServer
 	ra        *advertiser
 	dns       *dnsServer               // names are answered by this one,
@@ -79,6 +80,8 @@ type daemon struct {
 
 	built desired.Desired         // by the last turn
 	far   map[string][]netip.Addr // the cables' far ends, by WAN
+
+	advised map[string][]state.Told // delegated prefixes that a LAN's hosts may have; by LAN
 
 	flows map[string]api.Flows   // what became of those that left a line; by WAN
 	left  chan kernel.FlowsEnded // any goroutine may send
@@ -94,6 +97,8 @@ func newDaemon(o Options) *daemon {
 		o: o, log: o.Log, started: time.Now(),
 		leases:  map[leaseKey]state.Lease{},
 		dhcp4:   map[string]*dhcp4Client{},
+		dhcp6:   map[string]*dhcp6Client{},
+		advised: map[string][]state.Told{},
 		refused: refused.NewLog(refusedKept),
 		flows:   map[string]api.Flows{},
 		left:    make(chan kernel.FlowsEnded, 64),

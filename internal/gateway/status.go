@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"time"
 
 	"weir/internal/api"
 	"weir/internal/config"
@@ -173,6 +174,10 @@ func statusWAN(c config.WAN, k wan, st state.State, v failover.Status) api.WAN {
 	if k.lease != nil && c.IPv4.Method == config.MethodDHCP {
 		a.IPv4.Lease = statusLease(*k.lease)
 	}
+	if k.lease6 != nil && wants6(c) {
+		a.IPv6.Lease = statusLease6(*k.lease6)
+		a.IPv6.Delegated = texts(known.Delegated)
+	}
 	for _, l := range []*api.Line{&a.IPv4, &a.IPv6} {
 		if l.Method == string(config.MethodNone) {
 			*l = api.Line{Method: l.Method, Verdict: api.VerdictOff}
@@ -219,6 +224,23 @@ func statusLease(l state.Lease4) *api.WANLease {
 	}
 	if l.Duration > 0 {
 		a.Expires = l.Obtained.Add(l.Duration)
+	}
+	return a
+}
+
+// statusLease6 is a DHCPv6 lease as the status shows it; it expires when all of it
+// has.
+func statusLease6(l state.Lease6) *api.WANLease {
+	a := &api.WANLease{Server: l.Server.String(), Since: l.Obtained, Note: l.Note}
+	if l.T1 != state.Forever {
+		a.Renew = l.Obtained.Add(l.T1)
+	}
+	var valid time.Duration
+	for _, p := range slices.Concat(l.Prefix, l.Addr) {
+		valid = max(valid, p.Valid)
+	}
+	if valid != state.Forever {
+		a.Expires = l.Obtained.Add(valid)
 	}
 	return a
 }
@@ -289,5 +311,6 @@ func lanAddresses(c *config.Config, l config.LAN, st state.State) []netip.Prefix
 	if l.Address4.IsValid() {
 		out = append(out, l.Address4)
 	}
-	return append(out, c.Address6(l.Name, st.ULA)...)
+	out = append(out, c.Address6(l.Name, st.ULA)...)
+	return append(out, desired.Delegated(c, st, l.Name)...)
 }

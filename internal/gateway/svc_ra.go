@@ -6,11 +6,14 @@ import (
 	"net/netip"
 	"os"
 	"reflect"
+	"slices"
 	"sync"
 	"time"
 
 	"weir/internal/config"
+	"weir/internal/desired"
 	"weir/internal/ra"
+	"weir/internal/state"
 	"weir/internal/worker"
 )
 
@@ -18,6 +21,7 @@ import (
 func raLANs(c *config.Config, w world) []ra.LAN {
 	var out []ra.LAN
 	st := w.state(c)
+	home := desired.Home(c, st)
 	for _, l := range c.LANs {
 		addrs := c.Address6(l.Name, st.ULA)
 		if !l.Advertise.Enabled || len(addrs) == 0 || w.lans[l.Name].index == 0 {
@@ -30,6 +34,9 @@ func raLANs(c *config.Config, w world) []ra.LAN {
 					a.Prefixes = append(a.Prefixes, p.Masked())
 				}
 			}
+			if home != "" {
+				delegate(&a, *w.wans[home].lease6, desired.Numbers(c, st.LANs)[l.Name])
+			}
 		}
 		if a.DNS == nil {
 			a.DNS = []netip.Addr{addrs[0].Addr()}
@@ -41,6 +48,58 @@ func raLANs(c *config.Config, w world) []ra.LAN {
 	}
 	return out
 }
+
+// delegate adds a LAN's networks in what a line is leased, for as long as that has
+// them.
+func delegate(a *ra.LAN, l state.Lease6, number uint16) {
+	for _, p := range l.Prefix {
+		net, ok := config.SubnetOf(p.Prefix, number)
+		if !ok || p.Valid == 0 {
+			continue
+		}
+		const longest = 10 * 365 * 24 * time.Hour // what is without end
+		a.Prefixes = append(a.Prefixes, net)
+		a.Limits = append(a.Limits, ra.Limit{Prefix: net, Preferred: l.Up + min(p.Preferred, longest), Valid: l.Up + min(p.Valid, longest)})
+	}
+}
+
+// toldFor is how long hosts may remember a prefix that nobody advertises any more:
+// longer than what we ever say it is valid for.
+const toldFor = 2 * time.Hour
+
+// advise books which delegated prefixes are advertised on each LAN, and tells of
+// those that are no more but may still be remembered. What changed is to be stored:
+// after a power cut it is all that is known of what hosts were told (RFC 9096, 3.5).
+func advise(lans []ra.LAN, advised map[string][]state.Told, now time.Time) []state.Item {
+	var items []state.Item
+	for i := range lans {
+		l := &lans[i]
+		var told []state.Told
+		for _, p := range l.Limits {
+			told = append(told, state.Told{Prefix: p.Prefix})
+		}
+		for _, t := range advised[l.Name] {
+			if slices.Contains(l.Prefixes, t.Prefix) {
+				continue
+			}
+			if t.At.IsZero() {
+				t.At = now.Round(time.Second)
+			}
+			if now.Sub(t.At) < toldFor && len(told) < maxTold {
+				told = append(told, t)
+				l.Old = append(l.Old, t.Prefix)
+			}
+		}
+		if !slices.EqualFunc(told, advised[l.Name], func(a, b state.Told) bool { return a.Prefix == b.Prefix && a.At.Equal(b.At) }) {
+			advised[l.Name] = told
+			items = append(items, state.KeepTold(l.Name, told))
+		}
+	}
+	return items
+}
+
+// maxTold bounds what is remembered of an ISP that renumbers all the time.
+const maxTold = 16
 
 // advertiser is the child that advertises on all LANs. Its sockets stay open
 // here and are passed at each start.
@@ -67,6 +126,9 @@ type raSocket struct {
 // syncRA tells the advertiser what to advertise.
 func (d *daemon) syncRA(ctx context.Context) {
 	want := raLANs(d.cfg, d.world)
+	if items := advise(want, d.advised, time.Now()); len(items) > 0 {
+		d.items <- items
+	}
 	if d.ra == nil && len(want) == 0 {
 		return
 	}

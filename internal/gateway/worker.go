@@ -8,11 +8,12 @@ import (
 	"weir/internal/ra"
 	"weir/internal/refused"
 	"weir/internal/wan/dhcp4"
+	"weir/internal/wan/dhcp6"
 	"weir/internal/worker"
 )
 
 // Worker is the whole life of a child: `weir worker` with args behind it. It
 // returns the exit status.
 func Worker(args []string) int {
-	return worker.Main(args, probe.Worker, dhcp4.Worker, dhcpd.Worker, ra.Worker, dns.Worker, named.Worker, refused.Worker)
+	return worker.Main(args, probe.Worker, dhcp4.Worker, dhcp6.Worker, dhcpd.Worker, ra.Worker, dns.Worker, named.Worker, refused.Worker)
 }

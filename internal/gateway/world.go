@@ -44,8 +44,11 @@ type wan struct {
 	asked   int    // the index of the port that said so; 0: none yet
 	confirm uint64 // rises when the carrier came back: the lease is to be confirmed
 
-	lease    *state.Lease4  // nil: none
-	last     *state.Lease4  // stored, and over by a clock that may be wrong: asked for again; nil: none
+	lease  *state.Lease4 // nil: none
+	last   *state.Lease4 // stored, and over by a clock that may be wrong: asked for again; nil: none
+	lease6 *state.Lease6 // by DHCPv6; nil: none
+	last6  *state.Lease6 // stored, and over; nil: none
+
 	slaac    []netip.Prefix // what the kernel made of router advertisements
 	router6  bool           // the kernel has a default route from one
 	dad6     bool           // a fixed IPv6 address is not to be used yet: duplicate address detection
@@ -63,6 +66,7 @@ func (w world) state(c *config.Config) state.State {
 	s := state.State{
 		ULA:     w.house.ULA,
 		Index:   w.house.Index,
+		LANs:    w.house.LANs,
 		WANs:    make(map[string]state.WAN, len(c.WANs)),
 		Use4:    w.use4,
 		Use6:    w.use6,
@@ -76,6 +80,14 @@ func (w world) state(c *config.Config) state.State {
 		v.V4.Grace, v.V6.Grace = !k.until4.IsZero(), !k.until6.IsZero()
 		if k.lease != nil {
 			v.MTU = k.lease.MTU
+		}
+		if k.lease6 != nil {
+			v.V6.DNS = k.lease6.DNS
+			if cw.IPv6.Delegate > 0 {
+				for _, p := range k.lease6.Prefix {
+					v.Delegated = append(v.Delegated, p.Prefix)
+				}
+			}
 		}
 		s.WANs[cw.Name] = v
 	}
@@ -102,6 +114,8 @@ func line6(c config.WAN, k wan) state.Line {
 		return state.Line{Addr: c.IPv6.Address, Routes: []state.Route{{Dst: default6, Gateway: c.IPv6.Gateway}}}
 	case config.MethodAuto, config.MethodSLAAC:
 		return state.Line{Addr: k.slaac}
+	case config.MethodDHCP:
+		return state.Line{Addr: leased6(k)}
 	}
 	return state.Line{}
 }
@@ -133,6 +147,8 @@ func complete6(c config.WAN, k wan) (ok bool, why string) {
 		return false, "the file wants no IPv6 here"
 	case !k.present:
 		return false, c.Interface + " isn't there yet"
+	case len(l.Addr) == 0 && c.IPv6.Method == config.MethodDHCP:
+		return false, "no lease yet"
 	case len(l.Addr) == 0:
 		return false, "no router advertisement with a prefix yet"
 	case c.IPv6.Method != config.MethodStatic && !k.router6:
@@ -156,13 +172,13 @@ func (w world) observe(c *config.Config, d desired.Desired, a plan.Actual) world
 		// A port that has not been moved to its namespace yet is there as well; a
 		// VLAN is there where its port is.
 		k.present = name != "" && (port != nil || linkOf(main, cw.Interface) != nil)
-		k.slaac, k.router6, k.dad6 = nil, false, cw.IPv6.Method == config.MethodStatic
+		k.slaac, k.router6, k.dad6 = nil, false, cw.IPv6.Method == config.MethodStatic || cw.IPv6.Method == config.MethodDHCP
 		// A port that is down can't tell; it is taken to have a carrier until it does.
 		k.carrier = k.present
 		if port != nil {
 			k.port, k.carrier = seen(port, name)
 			k.slaac, k.router6 = advertised(ns, name)
-			k.dad6 = k.dad6 && !usable(ns, name, cw.IPv6.Address)
+			k.dad6 = k.dad6 && !usable(ns, name, line6(cw, k).Addr)
 		}
 		wans[cw.Name] = k
 	}

@@ -1,0 +1,223 @@
+package gateway
+
+import (
+	"cmp"
+	"context"
+	"net/netip"
+	"os"
+	"reflect"
+	"sync"
+	"time"
+
+	"weir/internal/config"
+	"weir/internal/desired"
+	"weir/internal/netns"
+	"weir/internal/state"
+	"weir/internal/wan/dhcp6"
+	"weir/internal/worker"
+)
+
+// wants6 says whether something is asked for by DHCPv6 on a WAN.
+func wants6(w config.WAN) bool { return w.IPv6.Delegate > 0 || w.IPv6.Method == config.MethodDHCP }
+
+// dhcp6Config is what the DHCPv6 client of a WAN is told, but for its socket.
+func dhcp6Config(w config.WAN, k wan, h house) dhcp6.Config {
+	return dhcp6.Config{
+		WAN: w.Name, Port: k.port.name, DUID: h.DUID, IAID: uint32(h.Index[w.Name]),
+		Address: w.IPv6.Method == config.MethodDHCP, Prefix: w.IPv6.Delegate,
+		Last: cmp.Or(k.lease6, k.last6), Confirm: k.confirm,
+	}
+}
+
+// restore6 takes in what is stored of DHCPv6. From now on the time since the boot
+// counts, whatever is done to the clock.
+func (d *daemon) restore6(k state.Kept) {
+	clock, err := state.ReadClock()
+	if err != nil {
+		clock.Wall = d.started
+	}
+	for name, l := range k.WANs6 {
+		age := l.Age(clock)
+		l.Boot, l.Up = clock.Boot, clock.Up-age
+		w := d.world.wans[name]
+		w.last6 = &l
+		if now := l; len(state.After(l.Prefix, age))+len(state.After(l.Addr, age)) > 0 {
+			now.Prefix, now.Addr = state.After(l.Prefix, age), state.After(l.Addr, age)
+			w.lease6, w.last6 = &now, nil
+		}
+		d.world.wans[name] = w
+	}
+	for lan, told := range k.Told {
+		d.advised[lan] = told
+	}
+}
+
+// leased6 are the addresses that a WAN itself is leased.
+func leased6(k wan) []netip.Prefix {
+	var out []netip.Prefix
+	if k.lease6 != nil {
+		for _, a := range k.lease6.Addr {
+			out = append(out, a.Prefix)
+		}
+	}
+	return out
+}
+
+// dhcp6Client is the DHCPv6 client of one WAN.
+type dhcp6Client struct {
+	*service
+	state    dhcp6.Report // the loop's
+	released chan struct{}
+
+	mu   sync.Mutex
+	want dhcp6.Config
+	port link // where its socket has to be
+	have link // where it is
+	told dhcp6.Config
+}
+
+// syncDHCP6 has a client for each WAN that something is asked for by DHCPv6 and
+// whose port is in its namespace.
+func (d *daemon) syncDHCP6(ctx context.Context) {
+	for name, s := range d.dhcp6 {
+		if w := d.cfg.WAN(name); w == nil || !wants6(*w) {
+			s.leave()
+			delete(d.dhcp6, name)
+			d.takeLease6(name, nil, "the file asks for nothing any more")
+		}
+	}
+	for _, w := range d.cfg.WANs {
+		k := d.world.wans[w.Name]
+		if !wants6(w) || k.port.index == 0 {
+			continue
+		}
+		s := d.dhcp6[w.Name]
+		if s == nil {
+			s = &dhcp6Client{want: dhcp6Config(w, k, d.world.house), port: k.port, released: make(chan struct{}, 1)}
+			d.dhcp6[w.Name] = s
+			s.service = d.serve(ctx, duty{kind: dhcp6.Worker, name: w.Name, prepare: s.prepare, take: s.take(d)})
+			continue
+		}
+		s.mu.Lock()
+		s.want, s.port = dhcp6Config(w, k, d.world.house), k.port
+		s.mu.Unlock()
+		s.wake()
+	}
+}
+
+// take takes the child's word. That all is released is told at once: the loop
+// waits for it.
+func (s *dhcp6Client) take(d *daemon) func(*worker.Child, worker.Message) (func(), error) {
+	return func(_ *worker.Child, m worker.Message) (func(), error) {
+		defer m.Close()
+		var r dhcp6.Report
+		if err := m.Decode(&r); err != nil {
+			return nil, err
+		}
+		if r.Released {
+			select {
+			case s.released <- struct{}{}:
+			default:
+			}
+		}
+		return func() {
+			if name := s.name; d.dhcp6[name] == s {
+				s.state = r
+				d.takeLease6(name, r.Lease, r.Event)
+			}
+		}, nil
+	}
+}
+
+func (s *dhcp6Client) prepare(_ context.Context, fresh bool) (told, error) {
+	s.mu.Lock()
+	want, port := s.want, s.port
+	s.mu.Unlock()
+	if !fresh && s.have == port {
+		quiet := want
+		quiet.Last = s.told.Last // looked at in the first message only
+		if reflect.DeepEqual(quiet, s.told) {
+			return told{}, nil
+		}
+	}
+	t := told{}
+	s.told = want
+	if fresh || s.have != port {
+		var f *os.File
+		err := netns.Do(desired.NSPrefix+want.WAN, func() (err error) {
+			f, err = dhcp6.Open(port.name)
+			return err
+		})
+		if err != nil {
+			s.have = link{} // the child can do nothing until it has some
+			return told{}, err
+		}
+		s.have, t.files, want.Passed = port, []*os.File{f}, true
+	}
+	t.msg = want
+	return t, nil
+}
+
+// takeLease6 takes what a client says of its line.
+func (d *daemon) takeLease6(name string, l *state.Lease6, why string) {
+	k := d.world.wans[name]
+	if reflect.DeepEqual(k.lease6, l) {
+		return
+	}
+	switch {
+	case l == nil:
+		d.log.Warn("DHCPv6 lease is gone", "wan", name, "why", why)
+	case k.lease6 == nil || !sameLeased(*k.lease6, *l):
+		for _, p := range append(l.Prefix, l.Addr...) {
+			d.log.Info("DHCPv6 lease", "wan", name, "prefix", p.Prefix, "server", l.Server, "preferred", p.Preferred, "valid", p.Valid, "note", l.Note)
+		}
+	default:
+		d.log.Debug("DHCPv6 lease renewed", "wan", name)
+	}
+	k.lease6, k.last6 = l, nil
+	d.world.wans[name] = k
+	d.wantTurn(0)
+	d.items <- []state.Item{state.KeepWAN6(name, l)}
+}
+
+// sameLeased says whether two leases are of the same things.
+func sameLeased(a, b state.Lease6) bool {
+	names := func(l state.Lease6) (out []netip.Prefix) {
+		for _, p := range append(l.Prefix[:len(l.Prefix):len(l.Prefix)], l.Addr...) {
+			out = append(out, p.Prefix)
+		}
+		return out
+	}
+	return reflect.DeepEqual(names(a), names(b))
+}
+
+// release6 gives back what the lines were leased, as far as their servers hear of
+// it within a second: for `weir down` only. A restart keeps all.
+func (d *daemon) release6() {
+	limit := time.After(time.Second)
+	var asked []*dhcp6Client
+	for name, s := range d.dhcp6 {
+		if d.world.wans[name].lease6 == nil {
+			continue
+		}
+		s.mu.Lock()
+		cfg := s.want
+		s.mu.Unlock()
+		cfg.Release = true
+		if err := s.child.Send(cfg); err == nil {
+			asked = append(asked, s)
+		}
+	}
+	for _, s := range asked {
+		select {
+		case <-s.released:
+		case <-limit:
+			limit = time.After(0)
+		}
+	}
+	for name, s := range d.dhcp6 {
+		s.leave()
+		delete(d.dhcp6, name)
+		d.takeLease6(name, nil, "given back")
+	}
+}
