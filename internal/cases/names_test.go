@@ -223,7 +223,11 @@ type advert struct {
 	at               time.Time
 	lifetime         time.Duration
 	prefix, resolver bool
+	life             map[netip.Prefix]lifetimes
 }
+
+// lifetimes are those that an advertisement gives a prefix.
+type lifetimes struct{ preferred, valid time.Duration }
 
 // adverts are the router advertisements that a client hears.
 type adverts struct {
@@ -291,10 +295,11 @@ func (h *house) advertisements(c *lab.Client) *adverts {
 			if err != nil || !ok {
 				continue
 			}
-			ad := advert{at: time.Now(), lifetime: ra.RouterLifetime}
+			ad := advert{at: time.Now(), lifetime: ra.RouterLifetime, life: map[netip.Prefix]lifetimes{}}
 			for _, o := range ra.Options {
 				switch o := o.(type) {
 				case *ndp.PrefixInformation:
+					ad.life[netip.PrefixFrom(o.Prefix, int(o.PrefixLength))] = lifetimes{o.PreferredLifetime, o.ValidLifetime}
 					ad.prefix = ad.prefix || o.Prefix == addr("fd00::") && o.PreferredLifetime > 0
 				case *ndp.RecursiveDNSServer:
 					ad.resolver = ad.resolver || o.Lifetime > 0

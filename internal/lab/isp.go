@@ -31,6 +31,11 @@ type Line struct {
 	Prefix6   netip.Prefix
 	Router6   netip.Addr
 
+	// Delegate6 is the prefix that the ISP delegates by DHCPv6, for Lease preferred
+	// and twice that valid; invalid: none. FourMessages: it knows no rapid commit.
+	Delegate6    netip.Prefix
+	FourMessages bool
+
 	TAP bool // the port is a TAP, whose carrier is lost like a real port's; untagged only
 	// Shaped puts a Link between the gateway and the ISP's router (that of the TAP,
 	// if there is one), whose figures Shape sets. It is a plain cable at first.
@@ -46,6 +51,7 @@ type ISP struct {
 	lab      *Lab
 	link     *Link // nil: a veth
 	dhcp     *dhcpServer
+	pd       *delegator
 	ra       *advertiser
 	mu       sync.Mutex
 	given4   []netip.Addr   // all addresses the customer has had
@@ -92,6 +98,11 @@ func (l *Lab) Connect(line Line) (*ISP, error) {
 	}
 	if line.DHCP {
 		if err := i.serveDHCP(); err != nil {
+			return nil, err
+		}
+	}
+	if line.Delegate6.IsValid() {
+		if err := i.delegate(); err != nil {
 			return nil, err
 		}
 	}
@@ -266,7 +277,7 @@ func (i *ISP) Owns(a netip.Addr) bool {
 			return true
 		}
 	}
-	return i.Prefix6.IsValid() && i.Prefix6.Contains(a)
+	return i.Prefix6.IsValid() && i.Prefix6.Contains(a) || i.Delegated().Contains(a)
 }
 
 // Carrier takes the carrier from the gateway's port, or gives it back.

@@ -1,0 +1,136 @@
+package cases
+
+import (
+	"net/netip"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/insomniacslk/dhcp/dhcpv6"
+
+	"weir/internal/lab"
+)
+
+// delegating is the base house with a prefix of fiber's ISP on its LANs.
+var delegating = strings.Replace(base, `wan "fiber" { interface = "eth1" }`, `wan "fiber" {
+  interface = "eth1"
+  ipv6 { delegate = 56 }
+}`, 1)
+
+var (
+	first56, second56, third56 = pfx("2001:db8:f100::/56"), pfx("2001:db8:f200::/56"), pfx("2001:db8:f300::/56")
+)
+
+// lan64 is the first LAN's network in a delegated prefix.
+func lan64(p netip.Prefix) netip.Prefix { return netip.PrefixFrom(p.Addr(), 64) }
+
+func delegatingLine(l lab.Line, p netip.Prefix) lab.Line {
+	l.Delegate6 = p
+	return l
+}
+
+// seenAs is the address as which a client is seen by the internet, invalid if it
+// reaches nobody.
+func (h *house) seenAs(c *lab.Host, from netip.Addr) (netip.Addr, string) {
+	g, a, err := c.Ask(h.Context(), "tcp", from, at(web6), time.Second)
+	if a != lab.Answered {
+		h.Logf("%s: %s (%v)", c, a, err)
+	}
+	return g.From.Addr(), g.Host
+}
+
+// hasIn is the client's usable address in a network, once it has one.
+func (h *house) hasIn(c *lab.Client, p netip.Prefix, limit time.Duration) netip.Addr {
+	h.Helper()
+	var got netip.Addr
+	h.until("a device has an address in "+p.String(), limit, func() bool {
+		list, err := c.Addrs("e0", true)
+		h.must(err)
+		for _, a := range list {
+			if p.Contains(a.Addr()) {
+				got = a.Addr()
+			}
+		}
+		return got.IsValid()
+	})
+	return got
+}
+
+// TestThePrefixFollowsTheISP (B17): devices use what the ISP delegates, under their
+// own addresses, and hear at once when it is another one: also after the gateway
+// was cut from its power meanwhile.
+func TestThePrefixFollowsTheISP(t *testing.T) {
+	in(t, func(h *house) {
+		fiber, lte := h.connect(delegatingLine(fiberLine(), first56)), h.connect(lteLine())
+		pc := h.join("pc", "", "172.31.0.50/24")
+		heard := h.advertisements(pc)
+		h.start(delegating)
+		own := h.hasIn(pc, lan64(first56), 30*time.Second)
+		h.until("it is seen under its own address", 20*time.Second, func() bool {
+			as, by := h.seenAs(pc.Host, own)
+			return as == own && by == "inet-fiber"
+		})
+		if l := heard.last().life[lan64(first56)]; l.preferred > 45*time.Minute || l.valid > 90*time.Minute || l.preferred == 0 {
+			t.Errorf("advertised for %v: RFC 9096 wants at most 45 and 90 minutes", l)
+		}
+		h.sh(h.gw, "ip -6 route get 2001:db8:f100:ff::1 2>&1 | grep -q unreachable || ip -6 route show "+first56.String()+" | grep -q unreachable")
+
+		// dead waits for the one advertisement that takes the old prefix back and
+		// brings the new one.
+		dead := func(old, now netip.Prefix, since time.Time) {
+			t.Helper()
+			h.until(lan64(old).String()+" is announced dead", 20*time.Second, func() bool {
+				a := heard.last()
+				o, ok := a.life[lan64(old)]
+				return ok && o.preferred == 0 && o.valid <= 2*time.Hour && a.life[lan64(now)].preferred > 0
+			})
+			t.Logf("%s is announced dead %v after", old, heard.last().at.Sub(since).Round(time.Millisecond))
+			own := h.hasIn(pc, lan64(now), 10*time.Second)
+			h.until("it is seen under its new address", 10*time.Second, func() bool {
+				as, _ := h.seenAs(pc.Host, netip.Addr{})
+				return as == own
+			})
+		}
+		h.must(fiber.Carrier(false))
+		h.until("the carrier is lost", 5*time.Second, func() bool {
+			return strings.Contains(h.log(), "carrier") || h.status().WANs[0].IPv6.Verdict == "down"
+		})
+		h.must(fiber.Redelegate(second56))
+		since := time.Now()
+		h.must(fiber.Carrier(true))
+		dead(first56, second56, since)
+
+		// A power cut: what was told is known from the disk alone.
+		h.end(syscall.SIGKILL)
+		h.must(fiber.Redelegate(third56))
+		since = time.Now()
+		h.again()
+		dead(second56, third56, since)
+		if _, ok := heard.last().life[lan64(first56)]; !ok {
+			t.Error("what was dead before the power cut is not announced so any more")
+		}
+
+		// A restart changes nothing.
+		n := len(fiber.Heard6())
+		h.end(syscall.SIGTERM)
+		h.again()
+		h.until("its client is up again", 20*time.Second, func() bool { return len(fiber.Heard6()) > n })
+		if as, _ := h.seenAs(pc.Host, netip.Addr{}); !lan64(third56).Contains(as) {
+			t.Errorf("seen as %s after a restart", as)
+		}
+		for _, m := range fiber.Heard6()[n:] {
+			if m == dhcpv6.MessageTypeRelease || m == dhcpv6.MessageTypeSolicit {
+				t.Errorf("a restart sent a %s", m)
+			}
+		}
+		// Given back for good, it is released.
+		if out, err := h.tell("down"); err != nil {
+			h.Error(err, out)
+		}
+		if all := fiber.Heard6(); all[len(all)-1] != dhcpv6.MessageTypeRelease {
+			t.Errorf("weir down ends with a %s to the ISP, want RELEASE", all[len(all)-1])
+		}
+		h.strays(fiber, lte)
+	})
+}
