@@ -150,7 +150,7 @@ func (e *Engine) replied(now time.Time, m *dhcpv6.Message, a answer) Out {
 	if a.wantedOnes == 0 && !a.pd.there && !a.na.there {
 		return Out{} // about nothing of ours: the others may know more
 	}
-	if l, some := e.rest(now, a); some {
+	if l, some := e.rest(a); some {
 		a.lease = l
 		return e.bind(now, a, map[bool]string{true: "got", false: "renewed"}[e.state == Requesting])
 	}
@@ -159,7 +159,7 @@ func (e *Engine) replied(now time.Time, m *dhcpv6.Message, a answer) Out {
 
 // rest joins what an answer gives with what is held of an association that it does
 // not speak of, or of which it gives one thing and says nothing of another.
-func (e *Engine) rest(now time.Time, a answer) (state.Lease6, bool) {
+func (e *Engine) rest(a answer) (state.Lease6, bool) {
 	l := a.lease
 	if e.held == nil || e.state == Requesting {
 		return l, a.wantedOnes > 0
@@ -198,6 +198,7 @@ func (e *Engine) rest(now time.Time, a answer) (state.Lease6, bool) {
 // bind takes a lease.
 func (e *Engine) bind(now time.Time, a answer, how string) Out {
 	l := a.lease
+	l.Prefix, l.Addr = state.After(l.Prefix, 0), state.After(l.Addr, 0)
 	e.nothing = 0
 	e.since, e.server = e.sent, a.server
 	l.Obtained = e.sent.Round(0)

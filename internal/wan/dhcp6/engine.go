@@ -79,7 +79,7 @@ func New(cfg Config, now time.Time, clock state.Clock, random func() uint32) (*E
 			e.server = l.ServerID
 		}
 	}
-	return e, e.report(e.anew(now, cfg.WAN)), nil
+	return e, e.begin(now, "it is of before"), nil
 }
 
 // keep takes from l what the configuration doesn't want.
@@ -154,7 +154,7 @@ func (e *Engine) Configure(cfg Config, now time.Time) (Out, error) {
 	case cfg.DUID != old.DUID || cfg.IAID != old.IAID:
 		e.duid = d
 		e.drop("the client's identity changed")
-		return e.report(e.anew(now, "")), nil
+		return e.begin(now, ""), nil
 	case cfg.Address != old.Address || cfg.Prefix != old.Prefix:
 		if e.held != nil {
 			l := *e.held
@@ -165,20 +165,19 @@ func (e *Engine) Configure(cfg Config, now time.Time) (Out, error) {
 			}
 		}
 		// What is held is asked for along with what is wanted besides.
-		return e.report(e.anew(now, "asking for something else")), nil
+		return e.begin(now, "asking for something else"), nil
 	case cfg.Confirm != old.Confirm:
-		return e.report(e.anew(now, "the carrier was away")), nil
+		return e.begin(now, "the carrier was away"), nil
 	}
 	return Out{}, nil
 }
 
-// anew starts from what is held: it is verified (RFC 8415, 18.2.12), or something
+// begin starts from what is held: it is verified (RFC 8415, 18.2.12), or something
 // is looked for.
-func (e *Engine) anew(now time.Time, why string) Out {
+func (e *Engine) begin(now time.Time, why string) Out {
 	switch {
 	case !e.cfg.Address && e.cfg.Prefix == 0:
 		e.enter(Idle, now)
-		return Out{}
 	case e.held != nil:
 		if why != "" {
 			e.event = "verifying the lease: " + why
@@ -186,10 +185,13 @@ func (e *Engine) anew(now time.Time, why string) Out {
 		e.enter(Verifying, now)
 		e.delay(now, cnfMaxDelay)
 	default:
+		if e.event == "" {
+			e.event = "looking for a server"
+		}
 		e.enter(Soliciting, now)
 		e.delay(now, solMaxDelay)
 	}
-	return Out{}
+	return e.report(Out{})
 }
 
 // delay puts off the first message of an exchange: houses that got their power

@@ -554,8 +554,8 @@ func TestRelease(t *testing.T) {
 func TestStrangers(t *testing.T) {
 	for name, spoil := range map[string]func(*dhcpv6.Message){
 		"transaction": func(m *dhcpv6.Message) { m.TransactionID[0]++ },
-		"client":      func(m *dhcpv6.Message) { m.Options.Options.Del(dhcpv6.OptionClientID) },
-		"server":      func(m *dhcpv6.Message) { m.Options.Options.Del(dhcpv6.OptionServerID) },
+		"client":      func(m *dhcpv6.Message) { m.Options.Del(dhcpv6.OptionClientID) },
+		"server":      func(m *dhcpv6.Message) { m.Options.Del(dhcpv6.OptionServerID) },
 		"two servers": func(m *dhcpv6.Message) { m.AddOption(m.GetOneOption(dhcpv6.OptionServerID)) },
 	} {
 		b := newBench(t, Config{Prefix: 56}, func(q *dhcpv6.Message) *dhcpv6.Message {

@@ -36,11 +36,10 @@ func decode(b []byte) (*dhcpv6.Message, error) {
 		return nil, fmt.Errorf("a client takes no %s", m.MessageType)
 	}
 	err := m.Options.FromBytesWithParser(b[4:], func(code dhcpv6.OptionCode, data []byte) (dhcpv6.Option, error) {
-		o, err := dhcpv6.ParseOption(code, data)
-		if err != nil {
-			return &dhcpv6.OptionGeneric{OptionCode: code, OptionData: slices.Clone(data)}, nil
+		if o, err := dhcpv6.ParseOption(code, data); err == nil {
+			return o, nil
 		}
-		return o, nil
+		return &dhcpv6.OptionGeneric{OptionCode: code, OptionData: slices.Clone(data)}, nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read a %s: %w", m.MessageType, err)

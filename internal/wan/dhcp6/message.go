@@ -49,8 +49,8 @@ type State uint8
 
 // The states.
 const (
-	_ State = iota
-	Idle    // there is nothing to ask for
+	_    State = iota
+	Idle       // there is nothing to ask for
 	Soliciting
 	Requesting
 	Verifying
