@@ -182,4 +182,3 @@ func (i *ISP) Delegated() netip.Prefix {
 	defer i.pd.mu.Unlock()
 	return i.pd.prefix
 }
-
