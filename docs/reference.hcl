@@ -300,7 +300,8 @@ allow "guests-print" {
   # quotes); one or a list. Unsaid: anywhere. Source: nft daddr, oif.
   to = host.nas
 
-  # icmp is that of both families.
+  # icmp is that of both families. Of what comes in by a WAN it is pings of the line's own address,
+  # which the line answers itself: no rule against it is counted or logged.
   # "tcp", "udp", "icmp" or a number; one or a list. Unsaid: tcp with a port, else all. Source: IANA
   # protocol numbers.
   # protocol = "tcp"

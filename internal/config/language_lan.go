@@ -81,7 +81,7 @@ func ruleBlock(verb string) *block {
 			{name: "to", typ: typePlace, list: true, kinds: anywhere, text: true, shown: true, unsaid: "anywhere", example: to[verb], source: "nft daddr, oif",
 				doc: "Whom it is opened to."},
 			{name: "protocol", typ: typeProtocol, list: true, unsaid: "tcp with a port, else all", example: `"tcp"`, source: "IANA protocol numbers",
-				doc: "icmp is that of both families."},
+				doc: "icmp is that of both families. Of what comes in by a WAN it is pings of the line's own address, which the line answers itself: no rule against it is counted or logged."},
 			{name: "port", typ: typePort, list: true, unsaid: "all", example: `[22, "8000-8080"]`, source: "nft dport",
 				doc: "The port at the far end."},
 		}, laterKeys("when", "limit", "log", "fast")...),

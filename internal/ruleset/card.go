@@ -108,8 +108,9 @@ func Card(h House, w WAN) Table {
 
 	here := t.chain("here", "filter hook input priority 0; policy drop")
 	here.add("nd", "icmpv6 type { 130, 134, 135, 136, 137 } accept")
-	here.add("ping4", "iifname", port, "icmp type 8 limit rate 100/second burst 50 packets accept")
-	here.add("ping6", "iifname", port, "icmpv6 type 128 limit rate 100/second burst 50 packets accept")
+	h.pings(here, w, port)
+	here.add("ping4", "iifname", port, "icmp type 8", pinging)
+	here.add("ping6", "iifname", port, "icmpv6 type 128", pinging)
 	if w.DHCP4 {
 		here.add("dhcp", "iifname", port, "meta nfproto ipv4 udp sport 67 udp dport 68 accept")
 	}

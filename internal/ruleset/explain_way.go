@@ -82,7 +82,9 @@ func (x *explain) fromOutside() {
 	closed := "wan." + w.Name + ".closed"
 	switch {
 	case own && x.Protocol == config.ICMP:
-		x.end(Reached, "ping", "line", "", "the line answers echo requests itself; other ICMP belongs to running connections")
+		if !x.rules(Reached, func(r config.Rule) bool { to := x.anywhere(r.To); return to.any || to.self }) {
+			x.end(Reached, "ping", "line", "", "no rule is against it, and the line answers echo requests itself; other ICMP belongs to running connections")
+		}
 		return
 	case !own && w.translates(x.f) && !w.native(x.dst):
 		x.end(Dropped, "nowhere", "line", "", "wan.%s translates, and hands over only what is for its own addresses: %s", w.Name, addrTexts(w.own(x.f)))

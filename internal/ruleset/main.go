@@ -166,7 +166,7 @@ func (m *mainTable) translateIn() {
 // near end of the cable: the line's address is not local in main.
 func (m *mainTable) toSelf(asked *chain, r config.Rule) {
 	to := m.anywhere(r.To)
-	if r.Verb == config.Block || !to.any && !to.self {
+	if r.Verb == config.Block || !to.any && !to.self || onlyICMP(r) {
 		return
 	}
 	from := m.anywhere(r.From)
@@ -353,7 +353,11 @@ func (m *mainTable) here() {
 	}
 	rules := m.chain("rules_here", "")
 	for _, r := range m.Config.Rules {
-		for i, p := range pairs(m.anywhere(r.From).sources(), m.anywhere(r.To).here(own)) {
+		from := m.anywhere(r.From)
+		if onlyICMP(r) {
+			from = from.inside(m.cables()) // a line answers echo requests itself: pings
+		}
+		for i, p := range pairs(from.sources(), m.anywhere(r.To).here(own)) {
 			m.judge(rules, r, ".here", i, p)
 		}
 	}

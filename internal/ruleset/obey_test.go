@@ -82,12 +82,32 @@ func rows() []row {
 		{"ping from outside, IPv6", "inet", "", "ping", "2001:db8:1::10", 0, "pong"},
 		{"ping from outside by lte, IPv6", "inet", "", "ping", "2001:db8:2::10", 0, "pong"},
 
+		// Pings that the user's rules are about, answered or not by the line itself.
+		{"a pest's ping", "inet", "192.0.2.66", "ping", "198.51.100.10", 0, "silence"},
+		{"a pest's ping by lte", "inet", "192.0.2.66", "ping", "203.0.113.10", 0, "silence"},
+		{"a pest's ping, IPv6", "inet", "2001:db8:80::66", "ping", "2001:db8:1::10", 0, "silence"},
+		{"a pest's ping by lte, IPv6", "inet", "2001:db8:80::66", "ping", "2001:db8:2::10", 0, "silence"},
+		{"the admin's ping", "inet", "192.0.2.77", "ping", "198.51.100.10", 0, "pong"},
+		{"the admin's ping by lte", "inet", "192.0.2.77", "ping", "203.0.113.10", 0, "pong"},
+		{"the admin's ping, IPv6", "inet", "2001:db8:80::77", "ping", "2001:db8:1::10", 0, "pong"},
+		{"the admin's ping by lte, IPv6", "inet", "2001:db8:80::77", "ping", "2001:db8:2::10", 0, "pong"},
+		{"a cold ping", "inet", "192.0.2.90", "ping", "198.51.100.10", 0, "refused"},
+		{"a cold ping by lte", "inet", "192.0.2.90", "ping", "203.0.113.10", 0, "refused"},
+		{"a cold ping, IPv6", "inet", "2001:db8:80::90", "ping", "2001:db8:1::10", 0, "refused"},
+		{"a cold ping by lte, IPv6", "inet", "2001:db8:80::90", "ping", "2001:db8:2::10", 0, "refused"},
+		{"a cold call of the web", "inet", "192.0.2.90", "tcp", "198.51.100.10", 80, "refused"},
+		{"a cold call of quic", "inet", "192.0.2.90", "udp", "198.51.100.10", 443, "refused"},
+		{"a cold call of quic by lte, IPv6", "inet", "2001:db8:80::90", "udp", "2001:db8:2::10", 443, "refused"},
+
 		// Allowed to the gateway itself.
 		{"the admin's ssh", "inet", "192.0.2.77", "tcp", "198.51.100.10", 22, "gateway:22 for 192.0.2.77"},
 		{"the admin's ssh by lte", "inet", "192.0.2.77", "tcp", "203.0.113.10", 22, "gateway:22 for 192.0.2.77"},
 		{"the admin's ssh, IPv6", "inet", "2001:db8:80::77", "tcp", "2001:db8:2::10", 22, "gateway:22 for 2001:db8:80::77"},
 		{"the admin's other port", "inet", "192.0.2.77", "tcp", "198.51.100.10", 7000, "silence"},
 		{"ident is refused", "inet", "", "tcp", "198.51.100.10", 113, "refused"},
+		{"ident is refused, UDP", "inet", "", "udp", "198.51.100.10", 113, "refused"},
+		{"ident is refused, UDP by lte", "inet", "", "udp", "203.0.113.10", 113, "refused"},
+		{"ident is refused, UDP, IPv6", "inet", "", "udp", "2001:db8:2::10", 113, "refused"},
 		{"ident is refused, IPv6", "inet", "", "tcp", "2001:db8:2::10", 113, "refused"},
 
 		// Hairpin, from every LAN, by every line.

@@ -117,9 +117,33 @@ allow "admin" {
 }
 
 reject "ident" {
-  from = wan
-  to   = self
-  port = 113
+  from     = wan
+  to       = self
+  protocol = ["tcp", "udp"]
+  port     = 113
+}
+
+allow "admin-ping" {
+  from     = ["192.0.2.77", "2001:db8:80::77"]
+  to       = self
+  protocol = "icmp"
+}
+
+reject "cold-ping" {
+  from     = ["192.0.2.90", "2001:db8:80::90"]
+  to       = self
+  protocol = "icmp"
+}
+
+block "no-ping" {
+  from     = ["192.0.2.64/27", "2001:db8:80::40/122"]
+  to       = self
+  protocol = "icmp"
+}
+
+reject "cold-call" {
+  from = ["192.0.2.90", "2001:db8:80::90"]
+  to   = host.nas
 }
 
 forward "web" {
