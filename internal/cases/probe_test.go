@@ -3,6 +3,7 @@ package cases
 import (
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -53,6 +54,68 @@ func TestProbesOfTheReserveStayOnIt(t *testing.T) {
 		h.until("lte is up again, by itself", 20*time.Second, func() bool { return h.verdict("lte") == api.VerdictUp })
 		h.must(fiber.Dark(true))
 		h.untilOutBy(pc, "lte", 5*time.Second)
+		h.strays(fiber, lte)
+	})
+}
+
+// TestTargetsOfALine (B32's optional kind): each line is tried as its own probe block
+// says, and not otherwise: one by DNS questions alone, the other by TCP handshakes.
+// Where those fall silent so does the line, though it answers pings.
+func TestTargetsOfALine(t *testing.T) {
+	in(t, func(h *house) {
+		h.need("nft")
+		fiber, lte := h.connect(fiberLine()), h.connect(lteLine())
+		pc := h.join("pc", "", "172.31.0.50/24", "fd00::50/64")
+		var mu sync.Mutex
+		seen := map[string]int{}
+		for _, i := range []*lab.ISP{fiber, lte} {
+			defer i.Wire.Watch(func(f lab.Frame) {
+				if f.Type != unix.ETH_P_IP || f.Dst == lab.Web(false) {
+					return
+				}
+				what := ""
+				switch {
+				case f.Proto == unix.IPPROTO_ICMP && f.ICMP == 8:
+					what = "echo"
+				case f.Proto == unix.IPPROTO_UDP && f.DPort == 53 && f.Dst == addr("9.9.9.9"):
+					what = "question"
+				case f.Proto == unix.IPPROTO_TCP && f.DPort == 443 && f.Flags&2 != 0:
+					what = "handshake"
+				default:
+					return
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				seen[i.Name+" "+what]++
+			})()
+		}
+		h.start(strings.NewReplacer(
+			`wan "fiber" { interface = "eth1" }`, "wan \"fiber\" {\n  interface = \"eth1\"\n  probe { target = \"dns://9.9.9.9/name.example\" }\n}",
+			`ipv6 { method = "none" }`, "ipv6 { method = \"none\" }\n  probe {\n    target = \"tcp://1.1.1.1:443\"\n    every  = \"100ms\"\n  }",
+		).Replace(base))
+		h.untilOutBy(pc, "fiber", 20*time.Second)
+		for _, wan := range []string{"fiber", "lte"} {
+			h.until(wan+" is up", 10*time.Second, func() bool { return h.verdict(wan) == api.VerdictUp })
+		}
+		h.until("a while of probes", 10*time.Second, func() bool {
+			mu.Lock()
+			defer mu.Unlock()
+			return seen["fiber question"] > 8 && seen["lte handshake"] > 3
+		})
+		mu.Lock()
+		for what, n := range seen {
+			if what != "fiber question" && what != "lte handshake" {
+				h.Errorf("%s was seen %d times", what, n)
+			}
+		}
+		mu.Unlock()
+		h.sh(fiber.Inet, "nft add table inet t; nft 'add chain inet t in { type filter hook input priority 0; }'; nft add rule inet t in udp dport 53 drop")
+		// In a quiet house: a connection that is answered would speak for the line.
+		took := h.until("fiber is found silent", 5*time.Second, func() bool { return h.verdict("fiber") == api.VerdictDown })
+		t.Logf("a line without an answer to its questions was found silent after %v", took)
+		h.untilOutBy(pc, "lte", 5*time.Second)
+		h.sh(lte.Inet, "nft add table inet t; nft 'add chain inet t in { type filter hook input priority 0; }'; nft add rule inet t in tcp dport 443 drop")
+		h.until("lte is found silent", 5*time.Second, func() bool { return h.verdict("lte") == api.VerdictDown })
 		h.strays(fiber, lte)
 	})
 }

@@ -71,8 +71,8 @@ func (q question) answered(b []byte) (ok bool, err error) {
 	}
 	if !h.Truncated {
 		for _, skip := range []func() error{p.SkipAllAnswers, p.SkipAllAuthorities, p.SkipAllAdditionals} {
-			if skip() != nil {
-				return false, nil
+			if err := skip(); err != nil {
+				return false, nil //nolint:nilerr // not well-formed
 			}
 		}
 	}
