@@ -22,22 +22,20 @@ var long = []stage{
 		{"inside addresses on the lines", at(rehearse.Up, leak), []string{"leak/fiber/flaps-fiber", "leak/lte/flaps-fiber"}},
 	}},
 	{twoLines, "blackout-fiber", []saboteur{
-		{"nobody is told", at(rehearse.Cut, refuse("postrouting", `oifname eth0 icmp type destination-unreachable drop`, `oifname eth0 tcp flags & rst != 0 drop`)), []string{"blackout/fiber/told"}},
-		{"the other asks for no lease", at(rehearse.Restored, freezeWorker("dhcp4", "lte")), []string{"blackout/fiber/others"}},
+		{"nobody is told", at(rehearse.Cut, untold), []string{"blackout/fiber/told"}},
+		{"nobody sees that a line is back", at(rehearse.Restored, freeze), []string{"blackout/fiber/first", "blackout/fiber/others"}},
 		{"inside addresses on the lines", at(rehearse.Up, leak), []string{"leak/fiber/blackout-fiber", "leak/lte/blackout-fiber"}},
 	}},
 	{twoLines, "blackout-lte", []saboteur{
-		{"nobody is told", at(rehearse.Cut, refuse("postrouting", `oifname eth0 icmp type destination-unreachable drop`, `oifname eth0 tcp flags & rst != 0 drop`)), []string{"blackout/lte/told"}},
+		{"nobody is told", at(rehearse.Cut, untold), []string{"blackout/lte/told"}},
+		{"nothing new by the first that is back", at(rehearse.Restored, refuse("forward", `oifname lte tcp flags & (syn|ack) == syn drop`)), []string{"blackout/lte/first"}},
 		{"the preferred asks for no lease", at(rehearse.Restored, freezeWorker("dhcp4", "fiber")), []string{"blackout/lte/others"}},
 		{"inside addresses on the lines", at(rehearse.Up, leak), []string{"leak/fiber/blackout-lte", "leak/lte/blackout-lte"}},
 	}},
-	{twoLines, "blackout/fiber/first", []saboteur{
-		{"nobody sees that a line is back", at(rehearse.Restored, freeze), []string{"blackout/fiber/first"}},
-	}},
-	{twoLines, "blackout/lte/first", []saboteur{
-		{"nobody sees that a line is back", at(rehearse.Restored, freeze), []string{"blackout/lte/first"}},
-	}},
 }
+
+// untold keeps from the house what tells it that there is no way.
+var untold = refuse("postrouting", `oifname eth0 icmp type destination-unreachable drop`, `oifname eth0 tcp flags & rst != 0 drop`)
 
 // toAndFro takes new connections to the line that comes and goes, after a while, for
 // a while.
