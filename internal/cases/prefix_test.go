@@ -134,3 +134,63 @@ func TestThePrefixFollowsTheISP(t *testing.T) {
 		h.strays(fiber, lte)
 	})
 }
+
+// TestADeadLinesPrefix: with two lines, devices use the prefix of the one that is
+// preferred and works. Under an address of the other's they still reach the world,
+// translated address for address, and by a line without a prefix under its own
+// address: no ISP sees an address that is another's.
+func TestADeadLinesPrefix(t *testing.T) {
+	for name, tt := range map[string]struct {
+		lte  string       // its ipv6 block
+		to   netip.Prefix // what its ISP delegates; invalid: nothing
+		want func(own, as netip.Addr) bool
+	}{
+		"one to one": {"delegate = 56", second56, func(own, as netip.Addr) bool {
+			a, b := own.As16(), as.As16()
+			return lan64(second56).Contains(as) && [8]byte(a[8:]) == [8]byte(b[8:])
+		}},
+		"nothing is delegated": {`method = "auto"`, netip.Prefix{}, func(own, as netip.Addr) bool { return pfx("2001:db8:2::/64").Contains(as) }},
+		"refused":              {"delegate = 56\n  translate = \"none\"", second56, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in(t, func(h *house) {
+				second := lteLine()
+				second.Prefix6, second.Router6 = pfx("2001:db8:2::/64"), addr("fe80::1")
+				fiber, lte := h.connect(delegatingLine(fiberLine(), first56)), h.connect(delegatingLine(second, tt.to))
+				pc := h.join("pc", "", "172.31.0.50/24")
+				heard := h.advertisements(pc)
+				h.start(strings.Replace(delegating, `ipv6 { method = "none" }`, "ipv6 {\n  "+tt.lte+"\n}", 1))
+				own := h.hasIn(pc, lan64(first56), 30*time.Second)
+				h.until("it goes out by fiber under its own address", 20*time.Second, func() bool {
+					as, by := h.seenAs(pc.Host, own)
+					return as == own && by == "inet-fiber"
+				})
+				h.until("lte is ready", 20*time.Second, func() bool {
+					return h.status().WANs[1].IPv6.Verdict == "up" && (!tt.to.IsValid() || len(h.status().WANs[1].IPv6.Delegated) > 0)
+				})
+				since := time.Now()
+				h.must(fiber.Dark(true))
+				h.until("the dead line's prefix is taken back", 10*time.Second, func() bool {
+					l, ok := heard.last().life[lan64(first56)]
+					return ok && l.preferred == 0
+				})
+				t.Logf("taken back %v after the line fell silent", heard.last().at.Sub(since).Round(time.Millisecond))
+				if tt.to.IsValid() {
+					h.hasIn(pc, lan64(tt.to), 10*time.Second)
+				}
+				if tt.want == nil {
+					h.until("its old address is refused", 10*time.Second, func() bool {
+						_, a, err := pc.Ask(h.Context(), "udp", own, at(web6), time.Second)
+						return a == lab.Refused && err != nil
+					})
+				} else {
+					h.until("its old address goes out by lte, translated", 10*time.Second, func() bool {
+						as, by := h.seenAs(pc.Host, own)
+						return by == "inet-lte" && tt.want(own, as)
+					})
+				}
+				h.strays(fiber, lte)
+			})
+		})
+	}
+}
