@@ -73,7 +73,7 @@ func TestTargetsOfALine(t *testing.T) {
 				if f.Type != unix.ETH_P_IP || f.Dst == lab.Web(false) {
 					return
 				}
-				what := ""
+				var what string
 				switch {
 				case f.Proto == unix.IPPROTO_ICMP && f.ICMP == 8:
 					what = "echo"
