@@ -3,45 +3,37 @@ package rehearse_test
 import (
 	"fmt"
 	"os"
-	"slices"
-	"strings"
-	"sync"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 
 	"weir/internal/rehearse"
 )
 
 const routes = "testdata/routes.hcl"
 
-// routeSabotage are the saboteurs of testdata/routes.hcl, a lab each; red are
-// all drills that they turn red, without their families, and no other.
-var routeSabotage = []struct {
-	name, only string
-	by         rehearse.Saboteur
-	red        []string
-}{
-	{"nobody goes over", "routes", at(rehearse.Cut, freeze),
-		[]string{"tv/without/fiber", "nas/without/fiber", "calls/without/lte", "mail/without/lte"}},
-	{"nobody goes back", "routes", at(rehearse.Restored, freeze),
-		[]string{"tv/back/fiber", "nas/back/fiber", "calls/without/lte", "mail/without/lte"}},
-	{"nobody goes back to lte", "calls", at(rehearse.Restored, freeze), []string{"calls/back/lte"}},
-	{"the gateway does not go back", "mail", at(rehearse.Restored, freeze), []string{"mail/back/lte"}},
-	{"a kill-switch that leaks", "routes", at(rehearse.Cut, unroute("prerouting", "ether saddr { 02:00:00:00:00:77, 02:00:00:00:00:23 }")),
-		[]string{"tv/without/fiber", "tv/back/fiber", "nas/without/fiber", "nas/back/fiber"}},
-	{"routes that nobody keeps, and devices shut in", "routes",
+// routed are the saboteurs of routes, a lab each.
+var routed = []stage{
+	routing("routes", "nobody goes over", at(rehearse.Cut, freeze),
+		"tv/without/fiber", "nas/without/fiber", "calls/without/lte", "mail/without/lte"),
+	routing("routes", "nobody goes back", at(rehearse.Restored, freeze),
+		"tv/back/fiber", "nas/back/fiber", "calls/without/lte", "mail/without/lte"),
+	routing("calls", "nobody goes back to lte", at(rehearse.Restored, freeze), "calls/back/lte"),
+	routing("mail", "the gateway does not go back", at(rehearse.Restored, freeze), "mail/back/lte"),
+	routing("routes", "a kill-switch that leaks", at(rehearse.Cut, unroute("prerouting", "ether saddr { 02:00:00:00:00:77, 02:00:00:00:00:23 }")),
+		"tv/without/fiber", "tv/back/fiber", "nas/without/fiber", "nas/back/fiber"),
+	routing("routes", "routes that nobody keeps, and devices shut in",
 		at(rehearse.Up, unroute("prerouting", "udp dport 5060"), unroute("output", "tcp dport 587"), refuse("forward", `ether saddr { 02:00:00:00:00:77, 02:00:00:00:00:23 } drop`)),
-		[]string{"calls", "calls/back/lte", "mail", "mail/back/lte",
-			"tv", "tv/without/fiber", "tv/back/fiber", "nas", "nas/without/fiber", "nas/back/fiber"}},
+		"calls", "calls/back/lte", "mail", "mail/back/lte",
+		"tv", "tv/without/fiber", "tv/back/fiber", "nas", "nas/without/fiber", "nas/back/fiber"),
 }
 
-func routeSaboteurs() rehearse.Saboteurs {
-	out := rehearse.Saboteurs{}
-	for _, s := range routeSabotage {
-		out["route "+s.name] = s.by
+// routing is a stage with one saboteur, which turns drills of routes red in both
+// families.
+func routing(only, name string, by rehearse.Saboteur, drills ...string) stage {
+	var red []string
+	for _, d := range drills {
+		red = append(red, "route/"+d+"/IPv4", "route/"+d+"/IPv6")
 	}
-	return out
+	return stage{routes, only, []saboteur{{name, by, red}}}
 }
 
 // unroute takes the marks off the first packets that match, after weir has set
@@ -58,54 +50,6 @@ add rule inet forgetful %[1]s ct state new %[3]s ct mark set 0 meta mark set 0
 		}
 		_, err := b.Lab.Gateway().Run(bg, "nft", "-f", "/run/lab/forgetful.nft")
 		return err
-	}
-}
-
-// TestRouteSaboteurs turns drills of routes red, exactly those that a saboteur
-// concerns, in both families; and none is left without one.
-func TestRouteSaboteurs(t *testing.T) {
-	needLab(t)
-	never := map[string]bool{}
-	for _, d := range rehearse.Names(t, routes) {
-		if strings.HasPrefix(d, "route/") {
-			never[d] = true
-		}
-	}
-	if len(never) < 20 {
-		t.Fatalf("only %d drills", len(never))
-	}
-	var wg sync.WaitGroup
-	var mu sync.Mutex
-	for _, s := range routeSabotage {
-		wg.Go(func() {
-			r, err := rehearsed(t.Context(), rehearse.Options{Only: []string{s.only}, Sabotage: []string{"route " + s.name}}, routes)
-			mu.Lock()
-			defer mu.Unlock()
-			if err != nil {
-				t.Errorf("%s: %v", s.name, err)
-				return
-			}
-			var want []string
-			for _, d := range s.red {
-				for _, f := range []string{"IPv4", "IPv6"} {
-					want = append(want, fmt.Sprintf("route/%s/%s", d, f))
-					delete(never, want[len(want)-1])
-				}
-			}
-			slices.Sort(want)
-			if got := red(r); !slices.Equal(got, want) {
-				t.Errorf("%s: %s", s.name, cmp.Diff(want, got))
-				for _, d := range r.Drills {
-					if !d.OK && !slices.Contains(want, d.Drill) {
-						t.Logf("%s: expected %s, seen %s; look at %s", d.Drill, d.Expected, d.Seen, d.Look)
-					}
-				}
-			}
-		})
-	}
-	wg.Wait()
-	for d := range never {
-		t.Errorf("no saboteur turns %s red", d)
 	}
 }
 
