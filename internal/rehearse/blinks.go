@@ -46,7 +46,9 @@ func (b *Bench) blinks(ctx context.Context, drills []string, wan, about string) 
 	}
 	took := lines()
 	moves := pass(drills[1], about, packets("moves", len(took)-1))
-	if len(took) == 0 || len(took) > 2 {
+	if _, wrong := t.newGoes(ctx, t.v6); wrong != "" {
+		moves = fail(drills[1], about, "new connections go on", "a new one afterwards: "+wrong, look())
+	} else if len(took) == 0 || len(took) > 2 {
 		moves = fail(drills[1], about, "new connections go on, and move to another line once", "they went by: "+strings.Join(took, ", "), look())
 	}
 	return []Result{kept, moves}
