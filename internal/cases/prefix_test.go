@@ -2,6 +2,7 @@ package cases
 
 import (
 	"net/netip"
+	"os"
 	"strings"
 	"syscall"
 	"testing"
@@ -193,4 +194,38 @@ func TestADeadLinesPrefix(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestISCDelegates: ISC dhcpd is the ISP. A prefix is had from it, kept over a
+// restart, and given back.
+func TestISCDelegates(t *testing.T) {
+	in(t, func(h *house) {
+		h.need("dhcpd")
+		h.needRoot()
+		fiber := h.connect(fiberLine())
+		pc := h.join("pc", "", "172.31.0.50/24")
+		conf, leases := h.dir+"/dhcpd6.conf", h.dir+"/dhcpd6.leases"
+		h.must(os.WriteFile(conf, []byte(`
+preferred-lifetime 600;
+default-lease-time 1200;
+option dhcp-renewal-time 10;
+subnet6 2001:db8:1::/64 { prefix6 2001:db8:f100:: 2001:db8:f100:ff00:: /56; }
+`), 0o644))
+		h.must(os.WriteFile(leases, nil, 0o644))
+		h.sh(fiber.Router, "chmod 777 "+h.dir+"; chmod 666 "+leases)
+		d := h.serve(fiber.Router, "dhcpd", "-6", "-f", "-d", "-cf", conf, "-lf", leases, "-pf", h.dir+"/dhcpd6.pid", "cust0")
+		h.start(delegating)
+		h.hasIn(pc, pfx("2001:db8:f100::/48"), 40*time.Second)
+		for _, say := range []string{"Request message", "Renew message"} {
+			h.until("the server hears a "+say, 30*time.Second, func() bool { return strings.Contains(d.said(), say) })
+		}
+		h.end(syscall.SIGTERM)
+		h.again()
+		h.until("the server hears a Rebind message", 20*time.Second, func() bool { return strings.Contains(d.said(), "Rebind message") })
+		h.until("the daemon answers", 10*time.Second, func() bool { _, err := h.tell("status"); return err == nil })
+		if out, err := h.tell("down"); err != nil {
+			h.Error(err, out)
+		}
+		h.until("the server hears a Release message", 5*time.Second, func() bool { return strings.Contains(d.said(), "Release message") })
+	})
 }
