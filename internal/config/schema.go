@@ -73,13 +73,6 @@ func words(now ...string) []word {
 	return w
 }
 
-func (k *key) laterWords(later ...string) *key {
-	for _, s := range later {
-		k.words = append(k.words, word{s, true})
-	}
-	return k
-}
-
 // key is a row of the language: an attribute of a block.
 type key struct {
 	name     string
