@@ -81,6 +81,7 @@ type server struct {
 	zones  []*zone
 	told   told
 	synced map[string]bool // zones that hold what they should, but for leases
+	behind bool            // named has not taken in the files that are there
 	leases leases
 	notes  []string // logged already
 }
@@ -132,10 +133,12 @@ func (s *server) take(ctx context.Context, c Config) (notes []string, err error)
 	if err != nil {
 		return nil, err
 	}
-	if w.changed {
+	// What it did not take is tried again: the files don't differ the next time.
+	if s.behind = s.behind || w.changed; s.behind {
 		if err := s.reload(ctx); err != nil {
 			return nil, err
 		}
+		s.behind = false
 		s.log.Info("named has another configuration")
 	}
 	for _, z := range w.zones {
@@ -194,8 +197,13 @@ func (s *server) note(c Config, z *zone, put []string) error {
 	if slices.Equal(s.told[z.name], put) {
 		return nil
 	}
+	before := s.told[z.name]
 	s.told[z.name] = put
-	return s.told.write(c.Dir)
+	if err := s.told.write(c.Dir); err != nil {
+		s.told[z.name] = before // it is not there, so the next try has to write it
+		return err
+	}
+	return nil
 }
 
 // mend begins a zone anew that named can't load, as a disk may leave it after a
@@ -211,8 +219,10 @@ func (s *server) mend(ctx context.Context, c Config, z *zone, why error) ([]dns.
 	if err := z.begin(c, path, time.Now()); err != nil {
 		return nil, err
 	}
+	s.behind = true
 	if err := s.reload(ctx); err != nil {
 		return nil, err
 	}
+	s.behind = false
 	return s.client.transfer(z.name)
 }
