@@ -1,7 +1,6 @@
 package named
 
 import (
-	"context"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -30,8 +29,7 @@ func TestReloadAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := Config{Program: Program{Path: prog, Check: "/bin/true"}, Dir: filepath.Join(dir, "state"), Gateway: "gw", Domain: "local"}
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
+	ctx := t.Context()
 	s, err := open(ctx, c, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
@@ -67,5 +65,14 @@ func TestNoteAgain(t *testing.T) {
 	}
 	if got, err := readTold(dir); err != nil || !slices.Equal(got["local."], put) {
 		t.Errorf("noted is %v, %v", got, err)
+	}
+}
+
+// TestMuchIsSaid: what is waited for has room, however much is said before it.
+func TestMuchIsSaid(t *testing.T) {
+	p := &process{says: make(chan string, 64)}
+	p.listen(strings.NewReader(strings.Repeat("general: info: linked to something\n", 1000)+"general: notice: running\n"), slog.New(slog.DiscardHandler))
+	if err := p.ready(t.Context()); err != nil {
+		t.Error(err)
 	}
 }

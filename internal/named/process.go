@@ -95,6 +95,12 @@ func start(c Config, log *slog.Logger) (*process, error) {
 // dated is how a line begins that it says before it has its configuration.
 var dated = regexp.MustCompile(`^\d\d-[A-Z][a-z][a-z]-\d{4} [0-9:.]+ `)
 
+// awaited says whether somebody may wait for a line. What else is said comes in
+// bursts, which would leave no room for it.
+func awaited(text string) bool {
+	return text == saysRunning || text == saysReloaded || strings.HasPrefix(text, saysRefused)
+}
+
 // listen passes on what named says until it ends, and returns the last complaint.
 // "category: severity: text" are its lines.
 func (p *process) listen(from io.Reader, log *slog.Logger) (last string) {
@@ -108,7 +114,7 @@ func (p *process) listen(from io.Reader, log *slog.Logger) (last string) {
 		if !ok {
 			severity, text = "error", line // not from its log: the linker's or the memory manager's
 		}
-		if category == "general" {
+		if category == "general" && awaited(text) {
 			select {
 			case p.says <- text:
 			default: // nobody waits for anything
