@@ -45,9 +45,6 @@ func Open(port string, etherType uint16, filter []bpf.Instruction) (*os.File, er
 		err = unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_AUXDATA, 1)
 	}
 	if err == nil {
-		err = unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_IGNORE_OUTGOING, 1)
-	}
-	if err == nil {
 		// What the kernel sends is not for us.
 		err = unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_IGNORE_OUTGOING, 1)
 	}
