@@ -25,6 +25,12 @@ type answer struct {
 	wantedOnes int // how many of what is wanted it gives
 }
 
+// denies says that an answer gives nothing, and ends nothing either.
+func (a answer) denies() bool {
+	return a.wantedOnes == 0 && len(a.pd.ended)+len(a.na.ended) == 0 &&
+		(a.pd.code == iana.StatusNoPrefixAvail || a.na.code == iana.StatusNoAddrsAvail)
+}
+
 // Receive takes a message that came from a server or relay at from.
 func (e *Engine) Receive(now time.Time, m *dhcpv6.Message, from netip.Addr) Out {
 	if m.TransactionID != e.xid || duid(m.Options.Options, dhcpv6.OptionClientID) != e.cfg.DUID {
@@ -146,6 +152,12 @@ func (e *Engine) replied(now time.Time, m *dhcpv6.Message, a answer) Out {
 		e.server, e.offer = a.server, *e.held
 		e.enter(Requesting, now)
 		return e.ask(now)
+	}
+	if e.held != nil && (e.state == Verifying || e.state == Rebinding) && a.server != e.held.ServerID && a.denies() {
+		// To a message for all servers one answers that has nothing to give and never
+		// had: no word of the one that we have the lease from (18.2.10.1).
+		e.event = e.why("has nothing for us", a)
+		return Out{}
 	}
 	if a.wantedOnes == 0 && !a.pd.there && !a.na.there {
 		return Out{} // about nothing of ours: the others may know more

@@ -382,6 +382,12 @@ func TestAtT1(t *testing.T) {
 			}
 			return reply(q, dhcpv6.MessageTypeReply, 9, pd(0, 0, hourly))
 		}, "renew renew renew renew renew renew renew renew rebind", "2001:db8:1::/56", Bound, 19 * time.Minute},
+		{"d: silence, then another server that has nothing", func(q *dhcpv6.Message) *dhcpv6.Message {
+			if q.MessageType != dhcpv6.MessageTypeRebind {
+				return nil
+			}
+			return reply(q, dhcpv6.MessageTypeReply, 9, pd(0, 0, code(iana.StatusNoPrefixAvail)))
+		}, "renew renew renew renew renew renew renew renew rebind rebind rebind", "2001:db8:1::/56", Rebinding, 19 * time.Minute},
 		{"UnspecFail is silence", func(q *dhcpv6.Message) *dhcpv6.Message {
 			return reply(q, dhcpv6.MessageTypeReply, 1, code(iana.StatusUnspecFail))
 		}, "renew renew", "2001:db8:1::/56", Renewing, 12 * time.Second},
