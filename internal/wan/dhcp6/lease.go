@@ -22,6 +22,8 @@ const (
 	maxLeased = 8 // prefixes, and addresses
 	maxDNS    = 8
 	maxDomain = 8
+
+	largest = 29 // a registry's allocation to an ISP without further ado (RIPE-738)
 )
 
 // decode reads a message as a client takes it. An option that can't be read is
@@ -209,9 +211,10 @@ func cmpOr(a, b time.Duration) time.Duration {
 }
 
 // usable says whether a prefix is one that an ISP can give to a house: global or
-// unique local unicast, and a whole network.
+// unique local unicast, a whole network, and none that is larger than what ISPs
+// have themselves: all of it would be the house's and nobody else's.
 func usable(p netip.Prefix) bool {
-	return p.IsValid() && p.Addr().Is6() && !p.Addr().Is4In6() && p.Bits() >= 8 && p == p.Masked() &&
+	return p.IsValid() && p.Addr().Is6() && !p.Addr().Is4In6() && p.Bits() >= largest && p == p.Masked() &&
 		p.Addr().IsGlobalUnicast() && !p.Addr().IsLinkLocalUnicast()
 }
 
