@@ -63,6 +63,9 @@ func validRecordName(s string) bool {
 	return len(s) <= 253 && !slices.ContainsFunc(strings.Split(s, "."), func(l string) bool { return !recordLabel.MatchString(l) })
 }
 
+// quoted is a string in master-file form, in which nothing ends the data (RFC 1035, 5.1).
+var quoted = regexp.MustCompile(`"(?:[^"\\]|\\.)*"`)
+
 // parseData reads a record's data; zone has no trailing dot.
 func parseData(zone, rrtype, data string) error {
 	zp := dns.NewZoneParser(strings.NewReader(fmt.Sprintf("x 0 IN %s %s\n", rrtype, data)), zone+".", "")
@@ -70,7 +73,7 @@ func parseData(zone, rrtype, data string) error {
 	if err := zp.Err(); err != nil {
 		return err
 	}
-	if rr == nil || strings.ContainsAny(data, "\n();") {
+	if rr == nil || strings.ContainsAny(data, "\n") || strings.ContainsAny(quoted.ReplaceAllString(data, ""), "();") {
 		return fmt.Errorf("there is no %s in it", rrtype)
 	}
 	return nil
