@@ -73,12 +73,14 @@ func echo(_ context.Context, c *Conn, log *slog.Logger) error {
 	}
 }
 
-// stuck never reads its connection again and ignores its context.
+// stuck never reads its connection again and ignores its context. It waits for a
+// timer: Go itself ends a process in which nothing can ever happen.
 func stuck(_ context.Context, c *Conn, _ *slog.Logger) error {
 	if err := c.Send(answer{PID: os.Getpid()}); err != nil {
 		return err
 	}
-	select {}
+	time.Sleep(time.Hour)
+	return nil
 }
 
 // harness starts a child of kind echo whose Setup sends one end of a pipe.
