@@ -216,12 +216,18 @@ func TestLinkBuffer(t *testing.T) {
 				}()
 			}
 		}()
-		// Several, for one alone slows down when it sees the delay grow (HyStart).
+		// Several, for one alone slows down when it sees the delay grow (HyStart). All
+		// are there before any uploads: a full buffer drops handshakes too.
+		var conns []net.Conn
 		for range 4 {
 			c, err := a.Dial(t.Context(), "tcp", netip.Addr{}, netip.MustParseAddrPort("10.0.0.2:99"), 2*time.Second)
 			must(t, err)
 			defer c.Close()
+			conns = append(conns, c)
+		}
+		for _, c := range conns {
 			go func() {
+				var err error
 				for buf := make([]byte, 65536); err == nil; {
 					_, err = c.Write(buf)
 				}
