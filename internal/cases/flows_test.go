@@ -165,7 +165,8 @@ func TestFlowsOfALostLine(t *testing.T) {
 		} else {
 			h.Logf("an upload was reset %v after the cut", took.Sub(cut))
 		}
-		h.until("weir says so", 5*time.Second, func() bool { f := h.flowsOf("fiber"); return f.Prodded > 0 })
+		// Each family's are told when they have been prodded.
+		h.until("weir says so", 5*time.Second, func() bool { f := h.flowsOf("fiber"); return f.Prodded >= len(waiting) })
 		f := h.flowsOf("fiber")
 		h.Logf("%+v", f)
 		if f.Prodded < len(waiting) || f.Reset < len(waiting)/2 || f.Moved < len(calls) {
