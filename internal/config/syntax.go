@@ -18,6 +18,11 @@ func (c *checker) syntax(f File) *hclsyntax.Body {
 	src := slices.Clone(f.Src)
 	const most = 50 // mendings; a file with more mistakes is told the rest next time
 	for range most {
+		if at, deep := tooDeep(src, f.Name); deep {
+			c.broken = true
+			c.err(at, "No value of a gateway's file needs so many brackets, signs or conditions.", "this nests too deep to be read")
+			return nil
+		}
 		file, diags := hclsyntax.ParseConfig(src, f.Name, hcl.InitialPos)
 		if !diags.HasErrors() {
 			return file.Body.(*hclsyntax.Body)
