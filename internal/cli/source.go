@@ -51,7 +51,7 @@ func readSource(path string) ([]config.File, error) {
 func readBounded(name string) ([]byte, error) {
 	f, err := os.Open(name)
 	if err != nil {
-		return nil, fmt.Errorf("read the file: %w", err)
+		return nil, wrong(fmt.Errorf("read the file: %w", err))
 	}
 	defer f.Close()
 	src, err := io.ReadAll(io.LimitReader(f, maxSource+1))
