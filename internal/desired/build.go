@@ -157,6 +157,8 @@ func (b *build) makeWANs() []wan {
 	near4 := b.cfg.Gateway.Cable4
 	near6 := b.cfg.Cables6(b.ula)
 	var out []wan
+	granted, refused := Granted(b.cfg, b.st)
+	b.notes = append(b.notes, refused...)
 	for i := range b.cfg.WANs {
 		c := &b.cfg.WANs[i]
 		known := b.st.WANs[c.Name]
@@ -169,9 +171,7 @@ func (b *build) makeWANs() []wan {
 		w.DHCP4 = c.IPv4.Method == config.MethodDHCP
 		w.DHCP6 = c.IPv6.Delegate > 0 || c.IPv6.Method == config.MethodDHCP
 		w.Homes, w.Strict6 = c.IPv6.Homes(), c.IPv6.Translate == config.NoTranslate
-		if w.Homes {
-			w.Delegated = known.Delegated
-		}
+		w.Delegated = granted[c.Name]
 
 		w.v4 = makeLine(c.IPv4.Method, c.IPv4.Address, c.IPv4.Gateway, known.V4)
 		w.v6 = makeLine(c.IPv6.Method, c.IPv6.Address, c.IPv6.Gateway, known.V6)

@@ -2,6 +2,7 @@ package desired
 
 import (
 	"cmp"
+	"fmt"
 	"net/netip"
 	"slices"
 
@@ -33,6 +34,45 @@ func (b *build) delegate() {
 			}
 		}
 	}
+}
+
+// Granted is what is taken of each line's delegation. Nothing of what is the
+// house's, and nothing that a line before it in the file has: a server that leases
+// what is not its own to give would else have it leave by its line untranslated.
+// refused says what was not taken.
+func Granted(c *config.Config, s state.State) (taken map[string][]netip.Prefix, refused []string) {
+	type owner struct {
+		prefix netip.Prefix
+		who    string
+	}
+	ula := c.Gateway.ULA
+	if !ula.IsValid() {
+		ula = s.ULA
+	}
+	owners := []owner{{ula, "the house's own"}, {c.Cables6(ula), "the cables'"}}
+	for _, l := range c.LANs {
+		for _, a := range l.Address6 {
+			owners = append(owners, owner{a, fmt.Sprintf("lan %q's", l.Name)})
+		}
+	}
+	taken = make(map[string][]netip.Prefix)
+	for _, w := range c.WANs {
+		if !w.IPv6.Homes() {
+			continue
+		}
+		for _, p := range s.WANs[w.Name].Delegated {
+			i := slices.IndexFunc(owners, func(o owner) bool { return o.prefix.IsValid() && o.prefix.Overlaps(p) })
+			if i >= 0 {
+				refused = append(refused, fmt.Sprintf("%s, which wan %q was delegated, is not used: %s is %s", p, w.Name, owners[i].prefix, owners[i].who))
+				continue
+			}
+			taken[w.Name] = append(taken[w.Name], p)
+		}
+		for _, p := range taken[w.Name] {
+			owners = append(owners, owner{p, fmt.Sprintf("wan %q's", w.Name)})
+		}
+	}
+	return taken, refused
 }
 
 // Delegated are the gateway's addresses on a LAN in what the lines were delegated.
@@ -71,8 +111,9 @@ func Numbers(c *config.Config, known map[string]uint16) map[string]uint16 {
 // works at all it is the first: nothing is gained by taking addresses away.
 func Home(c *config.Config, s state.State) string {
 	var names []string
+	granted, _ := Granted(c, s)
 	for _, name := range c.Failover.Prefer {
-		if w := c.WAN(name); w != nil && w.IPv6.Homes() && len(s.WANs[name].Delegated) > 0 {
+		if len(granted[name]) > 0 {
 			names = append(names, name)
 		}
 	}

@@ -22,6 +22,7 @@ func raLANs(c *config.Config, w world) []ra.LAN {
 	var out []ra.LAN
 	st := w.state(c)
 	home := desired.Home(c, st)
+	granted, _ := desired.Granted(c, st)
 	for _, l := range c.LANs {
 		addrs := c.Address6(l.Name, st.ULA)
 		if !l.Advertise.Enabled || len(addrs) == 0 || w.lans[l.Name].index == 0 {
@@ -35,7 +36,7 @@ func raLANs(c *config.Config, w world) []ra.LAN {
 				}
 			}
 			if home != "" {
-				delegate(&a, *w.wans[home].lease6, desired.Numbers(c, st.LANs)[l.Name])
+				delegate(&a, *w.wans[home].lease6, granted[home], desired.Numbers(c, st.LANs)[l.Name])
 			}
 		}
 		if a.DNS == nil {
@@ -49,12 +50,12 @@ func raLANs(c *config.Config, w world) []ra.LAN {
 	return out
 }
 
-// delegate adds a LAN's networks in what a line is leased, for as long as that has
-// them.
-func delegate(a *ra.LAN, l state.Lease6, number uint16) {
+// delegate adds a LAN's networks in what is taken of a line's lease, for as long as
+// that has them.
+func delegate(a *ra.LAN, l state.Lease6, granted []netip.Prefix, number uint16) {
 	for _, p := range l.Prefix {
 		net, ok := config.SubnetOf(p.Prefix, number)
-		if !ok || p.Valid == 0 {
+		if !ok || p.Valid == 0 || !slices.Contains(granted, p.Prefix) {
 			continue
 		}
 		const longest = 10 * 365 * 24 * time.Hour // what is without end
