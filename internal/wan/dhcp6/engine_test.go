@@ -193,6 +193,22 @@ func isp(what ...dhcpv6.Option) func(*dhcpv6.Message) *dhcpv6.Message {
 	}
 }
 
+// A server that wants to hear of us after the lease has ended, or never, is asked in time.
+func TestTimesAfterTheEnd(t *testing.T) {
+	for _, c := range []struct{ t1, t2, want1, want2 time.Duration }{
+		{90 * time.Minute, 2 * time.Hour, 30 * time.Minute, 48 * time.Minute},
+		{10 * time.Minute, 3 * time.Hour, 10 * time.Minute, 48 * time.Minute},
+		{state.Forever, state.Forever, 30 * time.Minute, 48 * time.Minute},
+		{70 * time.Minute, 110 * time.Minute, 70 * time.Minute, 110 * time.Minute}, // late, and still in time
+	} {
+		b := newBench(t, Config{Prefix: 56}, isp(pd(c.t1, c.t2, hourly)))
+		b.run(3 * time.Second)
+		if l := b.report.Lease; l == nil || l.T1 != c.want1 || l.T2 != c.want2 {
+			t.Errorf("T1 %s, T2 %s became %+v", c.t1, c.t2, l)
+		}
+	}
+}
+
 func TestFourMessages(t *testing.T) {
 	b := newBench(t, Config{Prefix: 56}, isp(pd(0, 0, hourly)))
 	b.run(3 * time.Second)

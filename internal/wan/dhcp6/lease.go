@@ -172,17 +172,18 @@ func (a *ia) add(p netip.Prefix, preferred, valid time.Duration, note func(strin
 	}
 }
 
-// timed sees to T1 and T2 (RFC 8415, 21.21): where the server leaves them to us
-// they are a half and four fifths of the shortest preferred lifetime.
+// timed sees to T1 and T2 (RFC 8415, 21.21): where the server leaves them to us, or
+// has them later than the first of them ends, they are a half and four fifths of the
+// shortest preferred lifetime.
 func (a ia) timed(note func(string, ...any)) ia {
 	if a.t1 > a.t2 && a.t2 > 0 {
 		note("T1 is after T2: what came with them is left out")
 		a.leased = nil
 		return a
 	}
-	shortest := state.Forever
+	shortest, end := state.Forever, state.Forever
 	for _, p := range a.leased {
-		shortest = min(shortest, cmpOr(p.Preferred, p.Valid))
+		shortest, end = min(shortest, cmpOr(p.Preferred, p.Valid)), min(end, p.Valid)
 	}
 	if shortest == state.Forever {
 		if a.t1 == 0 {
@@ -193,7 +194,7 @@ func (a ia) timed(note func(string, ...any)) ia {
 		}
 		return a
 	}
-	if a.t2 == 0 || a.t2 == state.Forever {
+	if a.t2 == 0 || a.t2 >= end {
 		a.t2 = shortest / 10 * 8
 	}
 	if a.t1 == 0 || a.t1 > a.t2 {
