@@ -10,7 +10,8 @@ import (
 )
 
 // fake is a named that refuses the first reload and takes the second, and notes both.
-const fake = `#!/bin/sh
+// A shell has no trap for a signal that it was started without, as by nohup.
+const fake = `#!/usr/bin/env -S --default-signal=HUP sh
 n=0
 trap 'n=$((n+1)); echo $n >> "$(dirname "$0")/reloads"
 if [ $n = 1 ]; then echo "general: error: reloading configuration failed: out of memory" >&2
