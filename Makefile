@@ -20,7 +20,7 @@ VULNDB      = golang.org/x/vulndb@v0.0.0-20261105234957-e22db6528018
 
 # Packages that are pure, but for tests that need namespaces and skip without: tested on other processors too.
 PURE = ./internal/config ./internal/state ./internal/desired ./internal/ruleset ./internal/plan ./internal/failover \
-       ./internal/ether ./internal/wan/dhcp4 ./internal/dhcpd
+       ./internal/ether ./internal/bare ./internal/wan/dhcp4 ./internal/wan/dhcp6 ./internal/dhcpd
 
 export PATH := $(PATH):/usr/sbin:/sbin
 export CGO_ENABLED = 0
