@@ -1,6 +1,7 @@
 package dhcp6
 
 import (
+	"cmp"
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
@@ -183,7 +184,7 @@ func (a ia) timed(note func(string, ...any)) ia {
 	}
 	shortest, end := state.Forever, state.Forever
 	for _, p := range a.leased {
-		shortest, end = min(shortest, cmpOr(p.Preferred, p.Valid)), min(end, p.Valid)
+		shortest, end = min(shortest, cmp.Or(p.Preferred, p.Valid)), min(end, p.Valid)
 	}
 	if shortest == state.Forever {
 		if a.t1 == 0 {
@@ -202,13 +203,6 @@ func (a ia) timed(note func(string, ...any)) ia {
 	}
 	a.t1 = max(a.t1, min(minT1, a.t2))
 	return a
-}
-
-func cmpOr(a, b time.Duration) time.Duration {
-	if a > 0 {
-		return a
-	}
-	return b
 }
 
 // usable says whether a prefix is one that an ISP can give to a house: global or
