@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"weir/internal/foreign"
 )
 
 // fake is a named that refuses the first reload and takes the second, and notes both.
@@ -35,7 +37,7 @@ func TestReloadAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.end()
+	defer s.End()
 	s.client.addr = "127.0.0.1:1" // nobody: zones are of no interest here
 	c.LANs = []LAN{{Name: "lan"}}
 	c.Unchecked = true
@@ -71,7 +73,7 @@ func TestNoteAgain(t *testing.T) {
 
 // TestMuchIsSaid: what is waited for has room, however much is said before it.
 func TestMuchIsSaid(t *testing.T) {
-	p := &process{says: make(chan string, 64)}
+	p := &process{Process: &foreign.Process{}, says: make(chan string, 64)}
 	p.listen(strings.NewReader(strings.Repeat("general: info: linked to something\n", 1000)+"general: notice: running\n"), slog.New(slog.DiscardHandler))
 	if err := p.ready(t.Context()); err != nil {
 		t.Error(err)

@@ -12,6 +12,8 @@ import (
 	"regexp"
 	"strings"
 	"time"
+
+	"weir/internal/foreign"
 )
 
 // written is what write made.
@@ -35,18 +37,18 @@ func write(c Config, now time.Time) (written, error) {
 	work := filepath.Join(c.Dir, workDir)
 	p := c.Program
 	if p.UID != 0 {
-		if err := passage(c.Dir); err != nil {
+		if err := foreign.Passage(c.Dir, "named", daemonUser); err != nil {
 			return written{}, err
 		}
 	}
-	if err := folder(c.Dir, 0o750, 0, p.GID); err != nil {
+	if err := foreign.Folder(c.Dir, 0o750, 0, p.GID); err != nil {
 		return written{}, err
 	}
-	if err := folder(work, 0o750, p.UID, p.GID); err != nil {
+	if err := foreign.Folder(work, 0o750, p.UID, p.GID); err != nil {
 		return written{}, err
 	}
 	m := managedDir.FindStringSubmatch(text)
-	if err := folder(m[1], 0o750, p.UID, p.GID); err != nil {
+	if err := foreign.Folder(m[1], 0o750, p.UID, p.GID); err != nil {
 		return written{}, err
 	}
 	keys := []secretKey{}
@@ -80,33 +82,12 @@ func write(c Config, now time.Time) (written, error) {
 		if err == nil && string(old) == f.text {
 			continue
 		}
-		if err := put(f.path, f.text, 0o640, 0, p.GID); err != nil {
+		if err := foreign.Put(f.path, f.text, 0o640, 0, p.GID); err != nil {
 			return written{}, err
 		}
 		w.changed = w.changed || f.told
 	}
 	return w, nil
-}
-
-// passage lets named's user pass through to dir. The state directory around it
-// stays shut for looking; what is above that is the owner's to open.
-func passage(dir string) error {
-	for up, own := filepath.Dir(dir), true; ; up, own = filepath.Dir(up), false {
-		st, err := os.Stat(up)
-		switch {
-		case err != nil:
-			return fmt.Errorf("let named reach its files: %w", err)
-		case st.Mode()&0o001 == 0 && !own:
-			return fmt.Errorf("named runs as user %s and can't pass through %s to its files: chmod o+x %[2]s, or keep the state elsewhere (--state-dir)", daemonUser, up)
-		case st.Mode()&0o001 == 0:
-			if err := os.Chmod(up, st.Mode().Perm()|0o011); err != nil {
-				return fmt.Errorf("let named reach its files: %w", err)
-			}
-		}
-		if up == "/" {
-			return nil
-		}
-	}
 }
 
 var managedDir = regexp.MustCompile(`managed-keys-directory "([^"]*)"`)
@@ -120,7 +101,7 @@ func (z *zone) begin(c Config, path string, now time.Time) error {
 		return fmt.Errorf("begin zone %s: %w", z.name, err)
 	}
 	text := z.text(absolute(c.Gateway+"."+c.Domain), uint32(now.Unix()))
-	return put(path, text, 0o640, c.Program.UID, c.Program.GID)
+	return foreign.Put(path, text, 0o640, c.Program.UID, c.Program.GID)
 }
 
 // secret is a key with its secret, which is made once and kept in a file that
@@ -135,7 +116,7 @@ func secret(dir string, k Key) (secretKey, error) {
 			return secretKey{}, fmt.Errorf("make key %s: %w", k.Name, err)
 		}
 		s := secretKey{k.Name, k.Algorithm, base64.StdEncoding.EncodeToString(b)}
-		return s, put(path, keysConf([]secretKey{s}), 0o600, 0, 0)
+		return s, foreign.Put(path, keysConf([]secretKey{s}), 0o600, 0, 0)
 	case err != nil:
 		return secretKey{}, fmt.Errorf("read key %s: %w", k.Name, err)
 	}
@@ -154,49 +135,6 @@ func secret(dir string, k Key) (secretKey, error) {
 }
 
 var keyForm = regexp.MustCompile(`(?s)algorithm\s+([a-z0-9-]+)\s*;\s*secret\s+"([^"]*)"`)
-
-// folder makes a directory that is uid's and gid's; 0 is whom weir runs as. It
-// stands in one that is not named's.
-func folder(path string, mode fs.FileMode, uid, gid uint32) error {
-	if err := os.MkdirAll(path, mode); err != nil {
-		return fmt.Errorf("make named's directory: %w", err)
-	}
-	var err error
-	if uid != 0 || gid != 0 {
-		err = os.Chown(path, int(uid), int(gid))
-	}
-	if err = errors.Join(err, os.Chmod(path, mode)); err != nil {
-		return fmt.Errorf("give named its directory: %w", err)
-	}
-	return nil
-}
-
-// put writes a file so that a power cut at any instant leaves the old or the new.
-func put(path, text string, mode fs.FileMode, uid, gid uint32) error {
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
-	if err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	_, err = f.WriteString(text)
-	// By the open file: a name in a directory of named's could be made to mean another.
-	if err == nil && (uid != 0 || gid != 0) {
-		err = f.Chown(int(uid), int(gid))
-	}
-	if err == nil {
-		err = f.Chmod(mode)
-	}
-	if err == nil {
-		err = f.Sync()
-	}
-	err = errors.Join(err, f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(fmt.Errorf("write %s: %w", path, err), os.Remove(f.Name()))
-	}
-	return nil
-}
 
 // told is what was put into zones from the house's file, by zone.
 type told map[string][]string
@@ -221,5 +159,5 @@ func (t told) write(dir string) error {
 	if err := json.NewEncoder(&b).Encode(t); err != nil {
 		return fmt.Errorf("note what is put into zones: %w", err)
 	}
-	return put(filepath.Join(dir, toldFile), b.String(), 0o600, 0, 0)
+	return foreign.Put(filepath.Join(dir, toldFile), b.String(), 0o600, 0, 0)
 }

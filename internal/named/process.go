@@ -7,24 +7,19 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"strings"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"weir/internal/foreign"
 )
 
-// What named takes at most. It is ready when all zones are loaded, which with
+// readyWithin is what named takes at most. It is ready when all zones are loaded, which with
 // large journals after a kill takes a while on a slow disk.
-const (
-	readyWithin = 30 * time.Second
-	leaveWithin = 1500 * time.Millisecond // the worker has 2 s
-)
+const readyWithin = 30 * time.Second
 
 // What named says of itself (bin/named/server.c).
 const (
@@ -35,61 +30,22 @@ const (
 
 // process is a running named.
 type process struct {
-	pid    int
-	exited chan struct{} // closed when it is gone
-	err    error         // why; to be read when it is gone
-	says   chan string   // what it says of its state
+	*foreign.Process
+	says chan string // what it says of its state
 }
 
-// start starts named. It is killed when the thread that started it ends, which
-// is kept until then: so nobody is left on the port when we are killed.
+// start starts named.
 func start(c Config, log *slog.Logger) (*process, error) {
-	p := &process{exited: make(chan struct{}), says: make(chan string, 64)}
-	// -L: what it says before it has read its configuration, or that it can't.
-	cmd := exec.Command(c.Program.Path, "-f", "-L", "/dev/stderr", "-c", filepath.Join(c.Dir, confFile))
-	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C"} // not who is told that we run (sd_notify(3))
-	cmd.Dir = "/"
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if c.Program.UID != 0 {
-		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: c.Program.UID, Gid: c.Program.GID}
-		cmd.SysProcAttr.AmbientCaps = []uintptr{unix.CAP_NET_BIND_SERVICE}
-	}
-	out, says, err := os.Pipe()
-	if err != nil {
-		return nil, fmt.Errorf("start named: %w", err)
-	}
-	// It opens its standard error once more, by name.
-	if err := says.Chown(int(c.Program.UID), int(c.Program.GID)); err != nil {
-		return nil, errors.Join(fmt.Errorf("start named: %w", err), out.Close(), says.Close())
-	}
-	cmd.Stderr = says
-	began := make(chan error)
-	go func() {
-		runtime.LockOSThread() // never unlocked: the thread ends with this goroutine
-		defer out.Close()
-		err := cmd.Start()
-		says.Close()
-		if err != nil {
-			began <- err
-			return
-		}
-		p.pid = cmd.Process.Pid
-		began <- nil
-		last := p.listen(out, log)
-		switch err := cmd.Wait(); {
-		case last != "":
-			p.err = fmt.Errorf("named ended (%s): %s", cmd.ProcessState, last)
-		case err != nil:
-			p.err = fmt.Errorf("named ended: %w", err)
-		default:
-			p.err = errors.New("named ended by itself")
-		}
-		close(p.exited)
-	}()
-	if err := <-began; err != nil {
-		return nil, fmt.Errorf("start named: %w", err)
-	}
-	return p, nil
+	p := &process{says: make(chan string, 64)}
+	var err error
+	p.Process, err = foreign.Start(foreign.Command{
+		Path: c.Program.Path,
+		// -L: what it says before it has read its configuration, or that it can't.
+		Args: []string{"-f", "-L", "/dev/stderr", "-c", filepath.Join(c.Dir, confFile)},
+		UID:  c.Program.UID, GID: c.Program.GID, Caps: []uintptr{unix.CAP_NET_BIND_SERVICE},
+		Listen: func(r io.Reader) string { return p.listen(r, log) },
+	})
+	return p, err
 }
 
 // dated is how a line begins that it says before it has its configuration.
@@ -164,7 +120,7 @@ func (p *process) reload(ctx context.Context) error {
 	for len(p.says) > 0 {
 		<-p.says
 	}
-	if err := unix.Kill(p.pid, unix.SIGHUP); err != nil {
+	if err := p.Signal(unix.SIGHUP); err != nil {
 		return fmt.Errorf("tell named to reload: %w", err)
 	}
 	taken := false
@@ -184,8 +140,8 @@ func (p *process) until(ctx context.Context, done func(string) (bool, error)) er
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-p.exited:
-			return p.err
+		case <-p.Exited:
+			return p.Err()
 		case <-limit.C:
 			return fmt.Errorf("named has not loaded its zones after %s", readyWithin)
 		case says := <-p.says:
@@ -194,16 +150,4 @@ func (p *process) until(ctx context.Context, done func(string) (bool, error)) er
 			}
 		}
 	}
-}
-
-// end ends named and waits for it.
-func (p *process) end() {
-	_ = unix.Kill(p.pid, unix.SIGTERM) // ESRCH: it is gone
-	select {
-	case <-p.exited:
-		return
-	case <-time.After(leaveWithin):
-	}
-	_ = unix.Kill(p.pid, unix.SIGKILL)
-	<-p.exited
 }

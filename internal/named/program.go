@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"os/user"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
+
+	"weir/internal/foreign"
 )
 
 // Program is BIND as it is installed.
@@ -29,42 +29,13 @@ const daemonUser = "bind"
 // Find looks for BIND where distributions put it. The error is ErrMissing if it
 // is not there.
 func Find() (Program, error) {
-	var p Program
-	for _, at := range []struct {
-		path *string
-		name string
-	}{{&p.Path, "named"}, {&p.Check, "named-checkconf"}} {
-		for _, dir := range []string{"/usr/sbin", "/usr/bin", "/usr/local/sbin", "/usr/local/bin"} {
-			if st, err := os.Stat(filepath.Join(dir, at.name)); err == nil && st.Mode()&0o111 != 0 && *at.path == "" {
-				*at.path = filepath.Join(dir, at.name)
-			}
-		}
-		if *at.path == "" {
-			return Program{}, ErrMissing
-		}
+	p := Program{Path: foreign.Program("named"), Check: foreign.Program("named-checkconf")}
+	if p.Path == "" || p.Check == "" {
+		return Program{}, ErrMissing
 	}
-	if os.Geteuid() == 0 && severalUsers() {
-		if u, err := user.Lookup(daemonUser); err == nil {
-			uid, err1 := strconv.ParseUint(u.Uid, 10, 32)
-			gid, err2 := strconv.ParseUint(u.Gid, 10, 32)
-			if err := errors.Join(err1, err2); err != nil {
-				return Program{}, fmt.Errorf("user %s: %w", daemonUser, err)
-			}
-			p.UID, p.GID = uint32(uid), uint32(gid)
-		}
-	}
-	return p, nil
-}
-
-// severalUsers says whether there are others than the one that weir runs as:
-// a user namespace made by an ordinary user has one.
-func severalUsers() bool {
-	b, err := os.ReadFile("/proc/self/uid_map")
-	if err != nil {
-		return false
-	}
-	f := strings.Fields(string(b))
-	return len(f) > 3 || len(f) == 3 && f[2] != "1"
+	var err error
+	p.UID, p.GID, err = foreign.User(daemonUser)
+	return p, err
 }
 
 // CheckConf has named-checkconf judge a configuration with all its zones, in a

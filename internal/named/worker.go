@@ -33,7 +33,7 @@ func serve(ctx context.Context, orders <-chan worker.Order[Config], report func(
 	var s *server
 	defer func() {
 		if s != nil {
-			s.end()
+			s.End()
 		}
 	}()
 	again := time.NewTimer(0)
@@ -46,7 +46,7 @@ func serve(ctx context.Context, orders <-chan worker.Order[Config], report func(
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-gone:
-			return s.err
+			return s.Err()
 		case o := <-orders:
 			worker.Message{Files: o.Files}.Close()
 			c = o.Value
@@ -57,13 +57,13 @@ func serve(ctx context.Context, orders <-chan worker.Order[Config], report func(
 			if s, err = open(ctx, c, log); err != nil {
 				return err
 			}
-			gone = s.exited
+			gone = s.Exited
 		}
 		notes, err := s.take(ctx, c)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		r := Report{Ready: true, PID: s.pid, Notes: notes}
+		r := Report{Ready: true, PID: s.PID, Notes: notes}
 		if again.Stop(); err != nil {
 			log.Error("not all of the names is as it should be", "err", err, "again_in", againAfter)
 			r.Err = err.Error()
@@ -105,7 +105,7 @@ func open(ctx context.Context, c Config, log *slog.Logger) (*server, error) {
 		return nil, err
 	}
 	if err := p.ready(ctx); err != nil {
-		p.end()
+		p.End()
 		return nil, err
 	}
 	s := &server{process: p, log: log, zones: w.zones, synced: map[string]bool{}}
