@@ -217,7 +217,8 @@ lan "home" {
     # Time, 2m to 30d. Unsaid: 12h. Source: option 51.
     lease = "12h"
 
-    # Further options, by name.
+    # Further options, by name or by number; what has no name takes text, or bytes as "hex:0a 00 0a
+    # 01".
     # Map. Unsaid: router, DNS and domain are the gateway's. Source: RFC 2132, names as in
     # dhcp-options(5).
     # Names: boot-size, bootfile-name, captive-portal, capwap-ac-v4, default-ip-ttl, domain-name,
@@ -229,7 +230,75 @@ lan "home" {
     # x-display-manager.
     # option = { ntp-servers = "10.0.10.1" }
 
-    # Later: bootp, unknown.
+    # Whether devices that speak BOOTP only are answered. Their leases have no end: those that are
+    # no host get a quarter of the pool (at most 256 addresses), and when that is used up, the one
+    # longest unseen that answers no ARP goes.
+    # True or false. Unsaid: true. Source: RFC 951, 1534.
+    bootp = true
+
+    # Whether devices that are no host of this LAN are answered.
+    # "allow" or "deny". Unsaid: allow.
+    unknown = "allow"
+
+    # The server of boot_file.
+    # Address. Unsaid: none. Source: siaddr, RFC 2131, 2; option 66 for who asks.
+    # next_server = "10.0.10.9"
+
+    # What a device that boots over the network loads: a path on next_server, or a URL.
+    # Text, 1 to 127 bytes. Unsaid: none. Source: file, RFC 2131, 2; option 67 for who asks.
+    # boot_file = "undionly.kpxe"
+
+    # Devices that say something of themselves: all that is said here must fit, and of a list one.
+    # The first class that a device is of goes before the LAN's option, next_server and boot_file.
+    class "uefi" {
+      # What its vendor class begins with.
+      # Text, 1 to 255 bytes; one or a list. Unsaid: any. Source: option 60, RFC 2132, 9.13.
+      vendor = "PXEClient"
+
+      # One of its user classes.
+      # Text, 1 to 254 bytes; one or a list. Unsaid: any. Source: option 77, RFC 3004.
+      # user = "iPXE"
+
+      # What it boots on: 0 BIOS, 6 UEFI of 32 bits, 7 and 9 UEFI of 64 bits, 11 UEFI on ARM64, 16
+      # UEFI by HTTP.
+      # Number, 0 to 65535 (IANA's processor architecture type); one or a list. Unsaid: any. Source:
+      # option 93, RFC 4578.
+      # arch = [7, 9]
+
+      # Options for it.
+      # Map. Unsaid: the LAN's. Source: RFC 2132.
+      # option = { vendor-class-identifier = "HTTPClient" }
+
+      # The server of boot_file.
+      # Address. Unsaid: the LAN's. Source: siaddr, RFC 2131, 2; option 66 for who asks.
+      # next_server = "10.0.10.9"
+
+      # What a device that boots over the network loads: a path on next_server, or a URL.
+      # Text, 1 to 127 bytes. Unsaid: the LAN's. Source: file, RFC 2131, 2; option 67 for who asks.
+      boot_file = "ipxe.efi"
+    }
+
+    # A network behind a relay in this LAN: devices are in it whose relay, or the link that it names
+    # (RFC 3527), is. They get its addresses; how their packets travel is the relay's router's
+    # business.
+    subnet "upstairs" {
+      # The network.
+      # Network. Required. Source: giaddr, RFC 2131.
+      prefix = "10.0.50.0/24"
+
+      # Addresses for its devices.
+      # Range of addresses; one or a list, [] is none. Unsaid: the upper half of it. Source: RFC
+      # 2131.
+      # pool = "10.0.50.128-10.0.50.254"
+
+      # Their router.
+      # Address. Unsaid: the relay's address, where it is in the network. Source: option 3.
+      # router = "10.0.50.1"
+
+      # Options for them.
+      # Map. Unsaid: the LAN's. Source: RFC 2132.
+      # option = { domain-name = "upstairs.home.arpa" }
+    }
   }
 
   # Router advertisements: how devices get IPv6.
@@ -260,6 +329,11 @@ lan "home" {
     # MAC address; one or a list. Unsaid: none. Source: chaddr, RFC 2131.
     mac = "02:00:00:00:00:23"
 
+    # How DHCP knows it if its MAC is no host's: text, with or without the type 0 before it on the
+    # wire, or hex:... for bytes.
+    # Text, 2 to 255 bytes. Unsaid: none. Source: option 61, RFC 2132, 9.14.
+    # client_id = "hex:01020000000023"
+
     # Fixed addresses. ::23 is the lower half of an IPv6 address, in whatever /64 the LAN has.
     # Address; one or a list. Unsaid: from the pool.
     address = ["10.0.10.23", "::23"]
@@ -272,8 +346,6 @@ lan "home" {
     # that is served here.
     # Domain; one or a list. Unsaid: none. Source: CNAME, RFC 1035, 3.3.1.
     # alias = "files"
-
-    # Later: client_id.
   }
 
   # Later: untagged, isolated, mtu, dhcp6 { }, network { }.

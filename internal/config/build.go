@@ -144,16 +144,7 @@ func lan(n *node, domain string) (LAN, []*node) {
 			l.Address4 = p
 		}
 	}
-	d := n.child("dhcp")
-	l.DHCP = DHCP{
-		Enabled: one[bool](d, "enabled") && l.Address4.IsValid(),
-		Pool:    list[Range](d, "pool"),
-		Lease:   one[time.Duration](d, "lease"),
-		Options: one[[]Option](d, "option"),
-	}
-	if d.said("pool") == nil {
-		l.DHCP.Pool = upperHalf(l.Address4)
-	}
+	l.DHCP = dhcpOf(n.child("dhcp"), l.Address4)
 	a := n.child("advertise")
 	l.Advertise = Advertise{
 		Enabled: one[bool](a, "enabled"),
@@ -181,6 +172,9 @@ func host(n *node, lan, domain string) Host {
 	if s := one[string](n, "name"); s != "" {
 		h.DNSName = s
 	}
+	if s := one[string](n, "client_id"); s != "" {
+		h.ID = clientIDs(s)
+	}
 	for _, a := range list[string](n, "alias") {
 		if !strings.Contains(a, ".") {
 			a += "." + domain
@@ -204,33 +198,6 @@ func isToken(a netip.Addr) bool {
 	}
 	b := a.As16()
 	return [8]byte(b[:8]) == [8]byte{}
-}
-
-// upperHalf is the default pool: the upper half of a LAN's network, without its
-// broadcast address and the gateway.
-func upperHalf(own netip.Prefix) []Range {
-	if !own.IsValid() || own.Bits() > 30 {
-		return nil
-	}
-	last := lastAddr(own)
-	b := own.Masked().Addr().As4()
-	b[own.Bits()/8] |= 0x80 >> (own.Bits() % 8)
-	return without(Range{netip.AddrFrom4(b), last.Prev()}, own.Addr())
-}
-
-// without takes an address out of a range.
-func without(r Range, a netip.Addr) []Range {
-	var rest []Range
-	if a.Less(r.From) || r.To.Less(a) {
-		return []Range{r}
-	}
-	if r.From.Less(a) {
-		rest = append(rest, Range{r.From, a.Prev()})
-	}
-	if a.Less(r.To) {
-		rest = append(rest, Range{a.Next(), r.To})
-	}
-	return rest
 }
 
 func rule(n *node, verb Verb) Rule {

@@ -26,7 +26,7 @@ func (c *checker) checkLAN(h *house, i int) {
 			c.note(it.at, "Devices make their own addresses in a /64 only (RFC 4862).", "%s is not advertised", p.Masked())
 		}
 	}
-	c.checkPool(n, l)
+	c.checkDHCP(h, i)
 	a := n.child("advertise")
 	for _, it := range a.items("prefix") {
 		p, _ := it.val.(netip.Prefix)
@@ -46,59 +46,6 @@ func (c *checker) checkLAN(h *house, i int) {
 	}
 }
 
-func (c *checker) checkPool(n *node, l *LAN) {
-	d := n.child("dhcp")
-	if n.bad("address") {
-		return
-	}
-	if !l.Address4.IsValid() {
-		for _, key := range []string{"enabled", "pool", "option"} {
-			if a := d.said(key); a != nil && (key != "enabled" || one[bool](d, key)) {
-				c.err(a.name, "This DHCP is IPv4's. Give it an address of IPv4, or leave dhcp out.", "lan %q has no IPv4", l.Name)
-				return
-			}
-		}
-		return
-	}
-	net := l.Address4.Masked()
-	var before []item
-	for _, it := range d.items("pool") {
-		r, _ := it.val.(Range)
-		text := fmt.Sprintf("%s-%s", r.From, r.To)
-		first, last := net.Addr(), lastAddr(net)
-		if net.Bits() < 31 {
-			first, last = first.Next(), last.Prev()
-		}
-		holds := func(a netip.Addr) bool { return !a.Less(r.From) && !r.To.Less(a) }
-		switch {
-		case !net.Contains(r.From) || !net.Contains(r.To):
-			c.err(it.at, fmt.Sprintf("Its networks: %s. Clients would get addresses that reach nobody.", net), "%s is outside lan %q", text, l.Name)
-		case holds(l.Address4.Addr()):
-			var rest []string
-			if r.From.Less(first) {
-				r.From = first
-			}
-			if last.Less(r.To) {
-				r.To = last
-			}
-			for _, p := range without(r, l.Address4.Addr()) {
-				rest = append(rest, fmt.Sprintf("\"%s-%s\"", p.From, p.To))
-			}
-			c.err(it.at, fmt.Sprintf("Leave it out: %s", strings.Join(rest, ", ")), "%s holds the gateway's own address %s", text, l.Address4.Addr())
-		case holds(first.Prev()):
-			c.err(it.at, "That one is the network itself.", "%s holds %s", text, first.Prev())
-		case holds(last.Next()):
-			c.err(it.at, "That one is the network's broadcast address.", "%s holds %s", text, last.Next())
-		}
-		for _, o := range before {
-			if p, _ := o.val.(Range); !r.To.Less(p.From) && !p.To.Less(r.From) {
-				c.err(it.at, fmt.Sprintf("%s-%s (%s) is in the pool already.", p.From, p.To, line(o.at, it.at)), "%s overlaps another range", text)
-			}
-		}
-		before = append(before, it)
-	}
-}
-
 // taken is who has a thing that only one can have.
 type taken struct {
 	at   hcl.Range
@@ -109,11 +56,12 @@ func (c *checker) checkHosts(h *house) {
 	macs := make(map[string]taken)
 	addrs := make(map[netip.Addr]taken)
 	names := make(map[string]taken)
+	ids := make(map[string]taken)
 	for i := range h.LANs {
 		tokens := make(map[netip.Addr]taken)
 		for j, n := range h.hosts[i] {
 			host := &h.LANs[i].Hosts[j]
-			if n.said("mac") == nil && n.said("address") == nil {
+			if n.said("mac") == nil && n.said("address") == nil && n.said("client_id") == nil {
 				c.err(n.at(), `Say mac = "...", and DHCP knows it, or address = "..." if it has a fixed one.`, "nobody can tell which device host %q is", n.label)
 			}
 			c.checkHostName(h, n, host, names)
@@ -125,6 +73,9 @@ func (c *checker) checkHosts(h *house) {
 					continue
 				}
 				macs[m] = taken{it.at, n.label}
+			}
+			for _, it := range n.items("client_id") {
+				c.checkClientID(it, host, ids)
 			}
 			for _, it := range n.items("address") {
 				a, _ := it.val.(netip.Addr)

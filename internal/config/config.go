@@ -192,6 +192,37 @@ type DHCP struct {
 	Pool    []Range // never the gateway's own address; empty: known hosts only
 	Lease   time.Duration
 	Options []Option // in ascending code; what the file said: it takes the place of a built-in one of that code
+	Boot    Boot
+	BOOTP   bool // those that speak BOOTP only are answered
+	Known   bool // hosts of the LAN only
+	Classes []Class
+	Subnets []Subnet
+}
+
+// Boot is what a device loads that boots over the network.
+type Boot struct {
+	Server netip.Addr // invalid: none
+	File   string     // at most 127 bytes
+}
+
+// Class is devices that say something of themselves: at least one of Vendor,
+// User and Arch is not nil; all that are must fit, and of each one.
+type Class struct {
+	Name    string
+	Vendor  []string // what option 60 begins with
+	User    []string // in option 77
+	Arch    []uint16 // in option 93
+	Options []Option
+	Boot    Boot
+}
+
+// Subnet is a network behind a relay of a LAN.
+type Subnet struct {
+	Name    string
+	Prefix  netip.Prefix
+	Pool    []Range
+	Router  netip.Addr // invalid: the relay
+	Options []Option
 }
 
 // Option is a DHCPv4 option as it goes on the wire (RFC 2132).
@@ -219,6 +250,7 @@ type Host struct {
 	Pos     Pos
 	DNSName string   // a DNS label
 	MAC     []string // lower case, colons
+	ID      []string // what option 61 may be, in hex
 	Address []netip.Addr
 	Token   []netip.Addr // interface identifiers (::23) for every /64 of the LAN
 	Alias   []string     // further names in DNS, whole, lower case, no trailing dot

@@ -1,5 +1,13 @@
 package config
 
+// What a device that boots over the network is told.
+var (
+	nextServer = &key{name: "next_server", typ: typeIP, unsaid: "none", example: `"10.0.10.9"`, source: "siaddr, RFC 2131, 2; option 66 for who asks",
+		doc: "The server of boot_file."}
+	bootFile = &key{name: "boot_file", typ: typeText, min: 1, max: 127, unsaid: "none", example: `"undionly.kpxe"`, source: "file, RFC 2131, 2; option 67 for who asks",
+		doc: "What a device that boots over the network loads: a path on next_server, or a URL."}
+)
+
 var lanBlock = &block{
 	name: "lan", kind: KindLAN, label: labelName, maxName: 15, example: "home",
 	doc: "A network of the house. It is also a zone: reach says where it may open connections.",
@@ -16,15 +24,49 @@ var lanBlock = &block{
 	blocks: []*block{
 		{
 			name: "dhcp", once: true, doc: "The DHCPv4 server.",
-			keys: append([]*key{
+			keys: []*key{
 				{name: "enabled", typ: typeFlag, def: `true`, doc: "Whether there is one."},
 				{name: "pool", typ: typeRange, list: true, empty: true, unsaid: "the upper half of the LAN's network", example: `"10.0.10.128-10.0.10.254"`, source: "RFC 2131",
 					doc: "Addresses for devices that have none of their own; [] serves known hosts only. Hosts may have fixed addresses inside it."},
 				{name: "lease", typ: typeDuration, min: 2 * mnt, max: 30 * day, def: `"12h"`, source: "option 51",
 					doc: "How long an address is promised."},
 				{name: "option", typ: typeOptions, unsaid: "router, DNS and domain are the gateway's", example: `{ ntp-servers = "10.0.10.1" }`, source: "RFC 2132, names as in dhcp-options(5)",
-					doc: "Further options, by name."},
-			}, laterKeys("bootp", "unknown")...),
+					doc: "Further options, by name or by number; what has no name takes text, or bytes as \"hex:0a 00 0a 01\"."},
+				{name: "bootp", typ: typeFlag, def: `true`, source: "RFC 951, 1534",
+					doc: "Whether devices that speak BOOTP only are answered. Their leases have no end: those that are no host get a quarter of the pool (at most 256 addresses), and when that is used up, the one longest unseen that answers no ARP goes."},
+				{name: "unknown", typ: typeWord, words: words("allow", "deny"), def: `"allow"`,
+					doc: "Whether devices that are no host of this LAN are answered."},
+				nextServer, bootFile,
+			},
+			blocks: []*block{
+				{
+					name: "class", label: labelName, maxName: 63, example: "uefi",
+					doc: "Devices that say something of themselves: all that is said here must fit, and of a list one. The first class that a device is of goes before the LAN's option, next_server and boot_file.",
+					keys: []*key{
+						{name: "vendor", typ: typeText, list: true, min: 1, max: 255, shown: true, unsaid: "any", example: `"PXEClient"`, source: "option 60, RFC 2132, 9.13",
+							doc: "What its vendor class begins with."},
+						{name: "user", typ: typeText, list: true, min: 1, max: 254, unsaid: "any", example: `"iPXE"`, source: "option 77, RFC 3004",
+							doc: "One of its user classes."},
+						{name: "arch", typ: typeInt, list: true, max: 65535, unsaid: "any", example: `[7, 9]`, unit: "IANA's processor architecture type", source: "option 93, RFC 4578",
+							doc: "What it boots on: 0 BIOS, 6 UEFI of 32 bits, 7 and 9 UEFI of 64 bits, 11 UEFI on ARM64, 16 UEFI by HTTP."},
+						{name: "option", typ: typeOptions, unsaid: "the LAN's", example: `{ vendor-class-identifier = "HTTPClient" }`, source: "RFC 2132",
+							doc: "Options for it."},
+						{name: "next_server", typ: typeIP, unsaid: "the LAN's", example: nextServer.example, source: nextServer.source, doc: nextServer.doc},
+						{name: "boot_file", typ: typeText, min: 1, max: 127, shown: true, unsaid: "the LAN's", example: `"ipxe.efi"`, source: bootFile.source, doc: bootFile.doc},
+					},
+				},
+				{
+					name: "subnet", label: labelName, maxName: 63, example: "upstairs",
+					doc: "A network behind a relay in this LAN: devices are in it whose relay, or the link that it names (RFC 3527), is. They get its addresses; how their packets travel is the relay's router's business.",
+					keys: []*key{
+						{name: "prefix", typ: typePrefix, required: true, example: `"10.0.50.0/24"`, source: "giaddr, RFC 2131", doc: "The network."},
+						{name: "pool", typ: typeRange, list: true, empty: true, unsaid: "the upper half of it", example: `"10.0.50.128-10.0.50.254"`, source: "RFC 2131",
+							doc: "Addresses for its devices."},
+						{name: "router", typ: typeIP, unsaid: "the relay's address, where it is in the network", example: `"10.0.50.1"`, source: "option 3", doc: "Their router."},
+						{name: "option", typ: typeOptions, unsaid: "the LAN's", example: `{ domain-name = "upstairs.home.arpa" }`, source: "RFC 2132", doc: "Options for them."},
+					},
+				},
+			},
 		},
 		{
 			name: "advertise", once: true, doc: "Router advertisements: how devices get IPv6.",
@@ -41,15 +83,17 @@ var lanBlock = &block{
 		{
 			name: "host", kind: KindHost, label: labelName, maxName: 63, example: "nas",
 			doc: "A device that has a name, and perhaps a fixed address.",
-			keys: append([]*key{
+			keys: []*key{
 				{name: "mac", typ: typeMAC, list: true, shown: true, unsaid: "none", example: `"02:00:00:00:00:23"`, source: "chaddr, RFC 2131",
 					doc: "How DHCP knows it; several for a device with several cards."},
+				{name: "client_id", typ: typeText, min: 2, max: 255, unsaid: "none", example: `"hex:01020000000023"`, source: "option 61, RFC 2132, 9.14",
+					doc: "How DHCP knows it if its MAC is no host's: text, with or without the type 0 before it on the wire, or hex:... for bytes."},
 				{name: "address", typ: typeIP, list: true, shown: true, unsaid: "from the pool", example: `["10.0.10.23", "::23"]`,
 					doc: "Fixed addresses. ::23 is the lower half of an IPv6 address, in whatever /64 the LAN has."},
 				{name: "name", typ: typeLabel, unsaid: "the label", example: `"nas"`, source: "RFC 1123", doc: "Its name in DNS."},
 				{name: "alias", typ: typeDomain, list: true, unsaid: "none", example: `"files"`, source: "CNAME, RFC 1035, 3.3.1",
 					doc: "Further names, by BIND (dns): in the house's domain if there is no dot in them, else in a zone that is served here."},
-			}, laterKeys("client_id")...),
+			},
 		},
 		laterBlock("dhcp6", []string{"pool", "delegate"}),
 		laterBlock("network", []string{"prefix", "via"}),

@@ -116,6 +116,11 @@ func (c *checker) options(k *key, e hclsyntax.Expression) (any, bool) {
 	return opts, good
 }
 
+// numbersOfTheServer are options of which the server itself has to say what is in
+// them, and those that belong to the protocol; whoever needs another by its number
+// knows why.
+var numbersOfTheServer = []uint8{1, 12, 28, 50, 51, 52, 53, 54, 55, 57, 58, 59, 61, 80, 82, 90}
+
 func (c *checker) option(it hclsyntax.ObjectConsItem, seen map[string]hcl.Range) (Option, bool) {
 	at := it.KeyExpr.Range()
 	name := hcl.ExprAsKeyword(it.KeyExpr)
@@ -125,8 +130,7 @@ func (c *checker) option(it hclsyntax.ObjectConsItem, seen map[string]hcl.Range)
 			inner = w.Wrapped
 		}
 		if n, ok := number(inner); ok {
-			c.optionNumber(n, at)
-			return Option{}, false
+			return c.optionNumber(n, at, it.ValueExpr, seen)
 		}
 		detail := `It looks like ntp-servers = "10.0.10.1"`
 		if s, ok := literalText(inner); ok {
@@ -150,33 +154,47 @@ func (c *checker) option(it hclsyntax.ObjectConsItem, seen map[string]hcl.Range)
 		c.err(at, detail+"Names are those of dhcp-options(5).", "no DHCP option is called %q", name)
 		return Option{}, false
 	}
+	return c.optionOf(def.code, name, def.typ, at, it.ValueExpr, seen)
+}
+
+// optionOf reads the value of an option and sees that it stands there once.
+func (c *checker) optionOf(code uint8, name string, typ optionType, at hcl.Range, value hclsyntax.Expression, seen map[string]hcl.Range) (Option, bool) {
 	if first, twice := seen[name]; twice {
 		c.err(at, fmt.Sprintf("%s has it.", sentence(line(first, at))), "%s stands twice in its map", name)
 		return Option{}, false
 	}
 	seen[name] = at
-	data, ok := c.optionData(name, def.typ, it.ValueExpr)
+	data, ok := c.optionData(name, typ, value)
 	if ok && len(data) > 255 {
-		c.err(it.ValueExpr.Range(), "An option has at most 255 bytes (RFC 2132, 2).", "%s is too long", name)
+		c.err(value.Range(), "An option has at most 255 bytes (RFC 2132, 2).", "%s is too long", name)
 		return Option{}, false
 	}
-	return Option{Code: def.code, Name: name, Data: data}, ok
+	return Option{Code: code, Name: name, Data: data}, ok
 }
 
-// optionNumber reports an option by its number.
-func (c *checker) optionNumber(n string, at hcl.Range) {
-	code, err := strconv.Atoi(n)
-	if err != nil || code < 1 || code > 254 {
-		c.err(at, "DHCP options have the numbers 1 to 254; write their names.", "no DHCP option is called %q", n)
-		return
+// optionNumber reads an option that is called by its number: one that has a name
+// as that, or as the bytes of hex:...; any other as text or bytes.
+func (c *checker) optionNumber(n string, at hcl.Range, value hclsyntax.Expression, seen map[string]hcl.Range) (Option, bool) {
+	number, err := strconv.Atoi(n)
+	if err != nil || number < 1 || number > 254 {
+		c.err(at, "DHCP options have the numbers 1 to 254.", "no DHCP option is called %q", n)
+		return Option{}, false
 	}
-	for name, def := range optionNames {
-		if int(def.code) == code {
-			c.err(at, fmt.Sprintf("Write %s.", name), "option %d by its number is in the language, but weir %s can't do it yet", code, Release)
-			return
+	code := uint8(number)
+	if slices.Contains(numbersOfTheServer, code) {
+		c.err(at, "Leave it out: it belongs to the protocol, or follows from the LAN's address, the host or lease.", "option %d is the server's own", code)
+		return Option{}, false
+	}
+	name, typ := strconv.Itoa(number), optionBytes
+	for known, def := range optionNames {
+		if def.code == code {
+			name = known
+			if s, _ := literalText(value); !strings.HasPrefix(s, "hex:") {
+				typ = def.typ
+			}
 		}
 	}
-	c.later(at, fmt.Sprintf("option %d by its number", code))
+	return c.optionOf(code, name, typ, at, value, seen)
 }
 
 // optionData encodes a value.

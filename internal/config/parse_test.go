@@ -72,7 +72,7 @@ func TestDefaults(t *testing.T) {
 		},
 		LANs: []LAN{{
 			Name: "home", Interface: []string{"eth0"}, Address4: pfx("192.168.77.1/24"), Reach: all,
-			DHCP:      DHCP{Enabled: true, Pool: []Range{rng("192.168.77.128", "192.168.77.254")}, Lease: 12 * time.Hour},
+			DHCP:      DHCP{Enabled: true, Pool: []Range{rng("192.168.77.128", "192.168.77.254")}, Lease: 12 * time.Hour, BOOTP: true},
 			Advertise: Advertise{Enabled: true},
 		}},
 		DNS: DNS{Engine: "auto", Validate: true},
@@ -118,7 +118,17 @@ func TestWholeFile(t *testing.T) {
 					{2, "time-offset", []byte{0xff, 0xff, 0xf1, 0xf0}},
 					{6, "domain-name-servers", []byte{10, 0, 10, 23}},
 					{42, "ntp-servers", []byte{10, 0, 10, 1, 10, 0, 10, 2}},
+					{224, "224", []byte{10}},
 				},
+				Known: true, Boot: Boot{ip("10.0.10.9"), "undionly.kpxe"},
+				Classes: []Class{{
+					Name: "uefi", Vendor: []string{"PXEClient", "HTTPClient"}, User: []string{"x"}, Arch: []uint16{7, 9},
+					Options: []Option{{43, "vendor-encapsulated-options", []byte{6, 1, 8}}}, Boot: Boot{File: "ipxe.efi"},
+				}},
+				Subnets: []Subnet{{
+					Name: "up", Prefix: pfx("10.0.50.0/24"), Pool: []Range{rng("10.0.50.7", "10.0.50.7")}, Router: ip("10.0.50.1"),
+					Options: []Option{{15, "domain-name", []byte("up")}},
+				}},
 			},
 			Advertise: Advertise{Enabled: true, Prefix: pfxs("fd00::/64"), DNS: ips("fd00::23"), Search: []string{"example.net", "home.arpa"}},
 			Hosts: []Host{
@@ -127,9 +137,9 @@ func TestWholeFile(t *testing.T) {
 			},
 		}, {
 			Name: "things", Interface: []string{"eth5"}, VLAN: 30, Address4: pfx("10.0.30.1/24"),
-			DHCP:      DHCP{Enabled: true, Lease: 12 * time.Hour},
+			DHCP:      DHCP{Enabled: true, Lease: 12 * time.Hour, BOOTP: true},
 			Advertise: Advertise{Enabled: true, Prefix: pfxs(), DNS: []netip.Addr{}, Search: []string{}},
-			Hosts:     []Host{{Name: "camera", LAN: "things", DNSName: "camera", MAC: []string{"02:00:00:00:30:08"}, Address: ips("10.0.30.8"), Token: ips("::8")}},
+			Hosts:     []Host{{Name: "camera", LAN: "things", DNSName: "camera", MAC: []string{"02:00:00:00:30:08"}, ID: []string{"63616d", "0063616d"}, Address: ips("10.0.30.8"), Token: ips("::8")}},
 		}},
 		Groups: []Group{
 			{Name: "children", Member: []Place{to(KindHost, "tablet"), at("10.0.10.64/26")}},

@@ -187,7 +187,7 @@ func (k *key) write(b *strings.Builder, in string) {
 	}
 	comment(b, in, k.doc)
 	comment(b, in, fmt.Sprintf("%s. %s%s", takes, unsaid, source))
-	if k.typ == typeOptions {
+	if k.typ == typeOptions && k.unsaid != "the LAN's" { // said once
 		comment(b, in, "Names: "+strings.Join(slices.Sorted(maps.Keys(optionNames)), ", ")+".")
 	}
 	k.line(b, in)

@@ -56,10 +56,12 @@ type Event struct {
 type client struct {
 	id  string // of the lease: option 61 in hex, else "mac:" and the address
 	mac ether.MAC
+	net *subnet // where it is
 }
 
-// maxProbes bounds how many clients are looked for an address for at a time. A
-// client that comes on top asks again.
+// maxProbes bounds how many addresses are probed at a time, and with it the
+// broadcasts that a flood causes. A client that comes on top is offered its
+// address unprobed: it looks itself (RFC 2131, 3.1, 5), and declines.
 const maxProbes = 64
 
 // maxAttempts is how many addresses are probed for a client that asked once.
@@ -75,7 +77,10 @@ type probe struct {
 	c       client
 	packet  *dhcpv4.DHCPv4
 	from    ether.MAC
-	take    bool // the client asked for the address by itself: ACK, not OFFER
+	unicast bool
+	take    bool // the client asked for the address by itself, or by BOOTP: ACK, not OFFER
+	bootp   bool
+	reclaim bool // the address is another's, who may be gone
 	sent    int
 	next    time.Time
 	attempt int
@@ -123,7 +128,7 @@ func (e *Engine) scope(lan string) *scope {
 // Configure takes a configuration. Leases stay, also those that it no longer
 // allows: their clients hear that when they renew. A LAN with a mistake is not
 // served, the others are; the error names it.
-func (e *Engine) Configure(cfg Config) error {
+func (e *Engine) Configure(now time.Time, cfg Config) error {
 	for _, s := range e.scopes {
 		s.served = false
 	}
@@ -131,7 +136,15 @@ func (e *Engine) Configure(cfg Config) error {
 	for _, l := range cfg.LANs {
 		errs = append(errs, e.scope(l.Name).configure(l))
 	}
-	e.probes = slices.DeleteFunc(e.probes, func(p *probe) bool { return !e.scopes[p.lan].served })
+	e.probes = slices.DeleteFunc(e.probes, func(p *probe) bool {
+		s := e.scopes[p.lan]
+		c, ok := s.identify(p.packet, p.unicast)
+		if p.c = c; ok && !p.reclaim && s.mayHave(now, c, p.addr) == "" {
+			return false
+		}
+		delete(s.offers, p.addr) // it asks again
+		return true
+	})
 	return errors.Join(errs...)
 }
 
@@ -169,24 +182,25 @@ func (e *Engine) Next() time.Time {
 	return next
 }
 
-// Handle takes a message that came in on a LAN in a frame from an address.
-func (e *Engine) Handle(now time.Time, lan string, p *dhcpv4.DHCPv4, from ether.MAC) Out {
+// Handle takes a message that came in on a LAN in a frame from an address;
+// unicast says that it was sent to the gateway alone.
+func (e *Engine) Handle(now time.Time, lan string, p *dhcpv4.DHCPv4, from ether.MAC, unicast bool) Out {
 	s := e.scopes[lan]
-	if s == nil || !s.served || p.OpCode != dhcpv4.OpcodeBootRequest || p.HWType != iana.HWTypeEthernet || len(p.ClientHWAddr) != 6 {
+	if s == nil {
 		return Out{}
 	}
-	c := client{mac: ether.MAC(p.ClientHWAddr)}
-	if c.mac.IsGroup() || c.mac == (ether.MAC{}) {
+	c, ok := s.identify(p, unicast)
+	if !ok {
 		return Out{}
 	}
-	if g := addrOf(p.GatewayIPAddr); !g.IsUnspecified() && !s.lan.Address.Contains(g) {
-		return Out{} // a relay for a network that is not served here
-	}
-	c.id = "mac:" + c.mac.String()
-	if id := p.Options.Get(dhcpv4.OptionClientIdentifier); len(id) >= 2 && len(id) <= 255 {
-		c.id = hex.EncodeToString(id)
+	if s.lan.KnownOnly && s.host(c) == nil && p.MessageType() != dhcpv4.MessageTypeRelease {
+		return e.stranger(now, s, p, c, from)
 	}
 	switch p.MessageType() {
+	case dhcpv4.MessageTypeNone:
+		if isBOOTP(p) {
+			return e.bootp(now, s, p, c, from)
+		}
 	case dhcpv4.MessageTypeDiscover:
 		return e.discover(now, s, p, c, from)
 	case dhcpv4.MessageTypeRequest:
@@ -196,9 +210,26 @@ func (e *Engine) Handle(now time.Time, lan string, p *dhcpv4.DHCPv4, from ether.
 	case dhcpv4.MessageTypeRelease:
 		return e.release(now, s, p, c)
 	case dhcpv4.MessageTypeInform:
-		return e.inform(s, p, from)
+		return e.inform(s, p, c, from)
 	}
 	return Out{}
+}
+
+// identify says who asks, and from which network; ok is false for a message that
+// is none of a client's here.
+func (s *scope) identify(p *dhcpv4.DHCPv4, unicast bool) (c client, ok bool) {
+	if !s.served || p.OpCode != dhcpv4.OpcodeBootRequest || p.HWType != iana.HWTypeEthernet || len(p.ClientHWAddr) != 6 {
+		return client{}, false
+	}
+	c = client{mac: ether.MAC(p.ClientHWAddr), net: s.netOf(p, unicast)}
+	if c.net == nil || c.mac.IsGroup() || c.mac == (ether.MAC{}) {
+		return client{}, false
+	}
+	c.id = "mac:" + c.mac.String()
+	if id := p.Options.Get(dhcpv4.OptionClientIdentifier); len(id) >= 2 && len(id) <= 255 {
+		c.id = hex.EncodeToString(id)
+	}
+	return c, true
 }
 
 func (e *Engine) discover(now time.Time, s *scope, p *dhcpv4.DHCPv4, c client, from ether.MAC) Out {
@@ -217,7 +248,7 @@ func (e *Engine) search(now time.Time, s *scope, q *probe) Out {
 	a, known, ok := s.choose(now, q.c, wants)
 	if !ok || q.attempt >= maxAttempts {
 		first := s.note == ""
-		s.note = fmt.Sprintf("no address is free: %d in the pool", s.size)
+		s.note = fmt.Sprintf("no address is free: %d in the pool", q.c.net.size)
 		if !first {
 			return Out{}
 		}
@@ -234,7 +265,10 @@ func (e *Engine) search(now time.Time, s *scope, q *probe) Out {
 // probe begins a conflict check. The address is nobody else's meanwhile.
 func (e *Engine) probe(now time.Time, s *scope, q *probe) Out {
 	if len(e.probes) >= maxProbes {
-		return Out{}
+		if q.take && !q.bootp || q.reclaim {
+			return Out{} // it asks again
+		}
+		return e.answer(now, s, q)
 	}
 	s.offers[q.addr] = offer{q.c.id, now.Add(offerFor)}
 	q.sent, q.next = 1, now.Add(probeGap)
@@ -244,6 +278,19 @@ func (e *Engine) probe(now time.Time, s *scope, q *probe) Out {
 
 // answer is what a client hears when its address is found.
 func (e *Engine) answer(now time.Time, s *scope, q *probe) Out {
+	if q.reclaim {
+		b := s.bindings[q.addr]
+		delete(s.offers, q.addr)
+		if now.Sub(b.lastSeen()) < bootpRest { // it asked just now
+			q.attempt++
+			q.reclaim = false
+			return e.searchBOOTP(now, s, q)
+		}
+		out := e.end(s, b, "by BOOTP, and nobody answers there")
+		s.forget(b.lease)
+		out.add(e.ack(now, s, q.packet, q.c, q.addr, q.from))
+		return out
+	}
 	if q.take {
 		return e.ack(now, s, q.packet, q.c, q.addr, q.from)
 	}
@@ -255,7 +302,7 @@ func (e *Engine) answer(now time.Time, s *scope, q *probe) Out {
 		return out
 	}
 	s.offers[q.addr] = offer{q.c.id, now.Add(offerFor)}
-	return Out{Replies: []Reply{s.reply(q.packet, dhcpv4.MessageTypeOffer, q.addr, s.duration(q.packet), q.from)}}
+	return Out{Replies: []Reply{s.reply(q.packet, q.c, dhcpv4.MessageTypeOffer, q.addr, s.duration(q.packet), q.from)}}
 }
 
 // Tick is called when Next has come.
@@ -306,6 +353,10 @@ func (e *Engine) clean(now time.Time, s *scope) Out {
 // end ends a lease. Who had it is remembered.
 func (e *Engine) end(s *scope, b *binding, why string) Out {
 	b.lease.Duration, b.kept = 0, false
+	delete(s.bootp, b.lease.Addr)
+	for _, n := range s.nets {
+		n.looked = time.Time{} // there is something to be found
+	}
 	ev := e.event(slog.LevelInfo, s, client{}, b.lease.Addr, "lease ended", why)
 	ev.MAC, ev.Name = b.lease.MAC, cmp.Or(b.lease.Host, b.lease.Hostname)
 	return Out{Keep: []state.Lease{b.lease}, Events: []Event{ev}}
@@ -321,8 +372,20 @@ func (e *Engine) ARP(now time.Time, lan string, a ether.ARP) Out {
 		}
 		e.drop(q)
 		delete(s.offers, q.addr)
+		if q.reclaim {
+			q.attempt++
+			q.reclaim = false
+			s.bindings[q.addr].seen = now
+			out.add(e.searchBOOTP(now, s, q))
+			continue
+		}
 		s.quarantine[q.addr] = now.Add(quarantineFor)
 		out.Events = append(out.Events, e.event(slog.LevelWarn, s, q.c, q.addr, "address is in use without a lease", "by "+a.Sender.String()))
+		if q.bootp {
+			q.attempt++
+			out.add(e.searchBOOTP(now, s, q))
+			continue
+		}
 		if q.take {
 			out.Replies = append(out.Replies, s.nak(q.packet, q.from, "somebody else uses it"))
 			continue

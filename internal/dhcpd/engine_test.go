@@ -214,7 +214,7 @@ func TestAddressReservedWhileLeased(t *testing.T) {
 	h := newHouse(t, l)
 	h.want("holder", h.get(mac(1), wants("172.31.0.100")), "172.31.0.100")
 	l.Hosts = append(l.Hosts, Host{Name: "tv", Addr: ip("172.31.0.100"), MAC: []string{mac(0x77).String()}})
-	if err := h.e.Configure(Config{LANs: []LAN{l}}); err != nil {
+	if err := h.e.Configure(h.now, Config{LANs: []LAN{l}}); err != nil {
 		t.Fatal(err)
 	}
 	pool := h.get(mac(0x77))
@@ -298,7 +298,7 @@ func TestOneLeasePerClient(t *testing.T) {
 	a := h.get(mac(1))
 	l := home()
 	l.Pool = []Range{{ip("172.31.0.200"), ip("172.31.0.210")}}
-	if err := h.e.Configure(Config{LANs: []LAN{l}}); err != nil {
+	if err := h.e.Configure(h.now, Config{LANs: []LAN{l}}); err != nil {
 		t.Fatal(err)
 	}
 	h.want("renewal out of the new pool", words(h.send(mac(1), dhcpv4.MessageTypeRequest, uses(a))), "NAK")
@@ -320,7 +320,7 @@ func TestFlood(t *testing.T) {
 		option(54, 172, 31, 0, 1)(p)
 		option(61, make([]byte, 200)...)(p)
 		p.ClientIPAddr = net.IP{172, 31, 0, byte(n)}
-		h.do(h.e.Handle(h.now, "home", p, mac(9)))
+		h.do(h.e.Handle(h.now, "home", p, mac(9), false))
 		if n%100 == 0 {
 			h.wait(time.Second)
 		}

@@ -66,7 +66,7 @@ func (h *house) start(l LAN, leases []state.Lease) {
 	c.Wall = c.Wall.Add(h.now.Sub(h.began))
 	h.e = New(h.now, c)
 	h.e.Load(h.now, leases)
-	if err := h.e.Configure(Config{LANs: []LAN{l}}); err != nil {
+	if err := h.e.Configure(h.now, Config{LANs: []LAN{l}}); err != nil {
 		h.t.Fatal(err)
 	}
 }
@@ -148,7 +148,7 @@ func (h *house) send(m ether.MAC, t dhcpv4.MessageType, change ...func(*dhcpv4.D
 	}
 	h.last = nil
 	from := h.now
-	h.do(h.e.Handle(h.now, "home", p, m))
+	h.do(h.e.Handle(h.now, "home", p, m, !addrOf(p.ClientIPAddr).IsUnspecified()))
 	for h.last == nil && h.e.Next().Sub(from) < time.Second && h.e.Probing("home") {
 		h.now = h.e.Next()
 		h.do(h.e.Tick(h.now))

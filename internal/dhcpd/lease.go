@@ -33,7 +33,7 @@ func p4(p *dhcpv4.DHCPv4, code dhcpv4.OptionCode) netip.Addr {
 // request is RFC 2131, 4.3.2.
 func (e *Engine) request(now time.Time, s *scope, p *dhcpv4.DHCPv4, c client, from ether.MAC) Out {
 	server, wants, uses := p4(p, dhcpv4.OptionServerIdentifier), p4(p, dhcpv4.OptionRequestedIPAddress), addrOf(p.ClientIPAddr)
-	if server.IsValid() && server != s.lan.Address.Addr() {
+	if server.IsValid() && server != s.serverID(p) {
 		for a, o := range s.offers { // it took another's offer
 			if o.client == c.id {
 				delete(s.offers, a)
@@ -74,6 +74,9 @@ func (e *Engine) request(now time.Time, s *scope, p *dhcpv4.DHCPv4, c client, fr
 
 // duration is how long a lease is given for.
 func (s *scope) duration(p *dhcpv4.DHCPv4) time.Duration {
+	if isBOOTP(p) {
+		return state.Forever
+	}
 	d := s.lan.Lease
 	if want := p.IPAddressLeaseTime(d); want < d {
 		d = max(want, min(shortest, d))
@@ -89,11 +92,11 @@ func (e *Engine) ack(now time.Time, s *scope, p *dhcpv4.DHCPv4, c client, a neti
 	if name == "" && b.active(now) && b.lease.Client == c.id {
 		name = b.lease.Hostname // a client that does not say it again has not lost it
 	}
-	if b.active(now) && b.kept && b.lease.Client == c.id && b.lease.Hostname == name {
+	if b.active(now) && b.kept && b.lease.Client == c.id && b.lease.MAC == c.mac.String() && b.lease.Hostname == name {
 		// Asked again within a moment (its ACK was lost, or it floods): the
 		// lease it has is good, and the disk has peace.
 		if left := b.until.Sub(now); b.lease.Duration-left < min(b.lease.Duration/20, time.Minute) {
-			return Out{Replies: []Reply{s.reply(p, dhcpv4.MessageTypeAck, a, left, from)}}
+			return Out{Replies: []Reply{s.reply(p, c, dhcpv4.MessageTypeAck, a, left, from)}}
 		}
 	}
 	var out Out
@@ -109,23 +112,27 @@ func (e *Engine) ack(now time.Time, s *scope, p *dhcpv4.DHCPv4, c client, a neti
 		LAN: s.lan.Name, Addr: a, Client: c.id, MAC: c.mac.String(), Hostname: name,
 		Granted: clock.Wall, Duration: d, Boot: clock.Boot, Up: clock.Up,
 	}
-	if h := s.hosts[c.mac]; h != nil {
+	if h := s.host(c); h != nil {
 		l.Host = h.Name
 	}
 	renewed := b.active(now) && b.lease.Client == c.id
 	if b != nil && !renewed {
 		s.forget(b.lease)
 	}
-	s.bindings[a] = &binding{lease: l, until: now.Add(d)}
+	s.bind(&binding{lease: l, until: now.Add(d)})
 	s.byClient[l.Client], s.byClient[l.MAC] = a, a
-	r := s.reply(p, dhcpv4.MessageTypeAck, a, d, from)
+	r := s.reply(p, c, dhcpv4.MessageTypeAck, a, d, from)
 	r.Keep = &l
 	out.Replies = append(out.Replies, r)
 	level, text := slog.LevelInfo, "lease given"
 	if renewed {
 		level, text = slog.LevelDebug, "lease renewed"
 	}
-	ev := e.event(level, s, c, a, text, fmt.Sprintf("for %v", d))
+	why := fmt.Sprintf("for %v", d)
+	if isBOOTP(p) {
+		why = "for ever, by BOOTP"
+	}
+	ev := e.event(level, s, c, a, text, why)
 	ev.Name = name
 	if l.Host != "" {
 		ev.Name = l.Host
@@ -138,7 +145,7 @@ func (e *Engine) ack(now time.Time, s *scope, p *dhcpv4.DHCPv4, c client, a neti
 func (e *Engine) decline(now time.Time, s *scope, p *dhcpv4.DHCPv4, c client) Out {
 	a := p4(p, dhcpv4.OptionRequestedIPAddress)
 	b := s.bindings[a]
-	if server := p4(p, dhcpv4.OptionServerIdentifier); server.IsValid() && server != s.lan.Address.Addr() || b == nil || b.lease.Client != c.id || !b.active(now) {
+	if server := p4(p, dhcpv4.OptionServerIdentifier); server.IsValid() && server != s.serverID(p) || b == nil || b.lease.Client != c.id || !b.active(now) {
 		return Out{} // whoever could say so of any address could take the pool
 	}
 	s.quarantine[a] = now.Add(quarantineFor)
@@ -157,9 +164,25 @@ func (e *Engine) release(now time.Time, s *scope, p *dhcpv4.DHCPv4, c client) Ou
 }
 
 // inform: the client has an address of its own, and wants the rest (RFC 2131, 4.3.5).
-func (e *Engine) inform(s *scope, p *dhcpv4.DHCPv4, from ether.MAC) Out {
-	if !s.lan.Address.Contains(addrOf(p.ClientIPAddr)) {
+func (e *Engine) inform(s *scope, p *dhcpv4.DHCPv4, c client, from ether.MAC) Out {
+	if !c.net.Prefix.Contains(addrOf(p.ClientIPAddr)) {
 		return Out{}
 	}
-	return Out{Replies: []Reply{s.reply(p, dhcpv4.MessageTypeAck, netip.Addr{}, 0, from)}}
+	return Out{Replies: []Reply{s.reply(p, c, dhcpv4.MessageTypeAck, netip.Addr{}, 0, from)}}
+}
+
+// stranger is a client that the file does not know, where only known ones are
+// served. It hears nothing: there may be a server for it. One that has a lease of
+// ours, from before, is told that it is over.
+func (e *Engine) stranger(now time.Time, s *scope, p *dhcpv4.DHCPv4, c client, from ether.MAC) Out {
+	a, ok := s.byClient[c.id]
+	b := s.bindings[a]
+	if !ok || !b.active(now) || b.lease.Client != c.id || p.MessageType() != dhcpv4.MessageTypeRequest {
+		return Out{}
+	}
+	out := e.end(s, b, "only hosts of the file are served")
+	if server := p4(p, dhcpv4.OptionServerIdentifier); !server.IsValid() || server == s.serverID(p) {
+		out.Replies = []Reply{s.nak(p, from, "only hosts of the file are served")}
+	}
+	return out
 }

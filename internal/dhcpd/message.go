@@ -43,6 +43,9 @@ type LAN struct {
 	Pool  []Range
 	Lease time.Duration // the longest; a client may ask for less, down to 2 minutes
 
+	BOOTP     bool // clients that speak BOOTP only are answered (RFC 951, 1534)
+	KnownOnly bool // clients that are no host of the LAN are not answered
+
 	Router netip.Addr   // option 3; invalid: none
 	DNS    []netip.Addr // option 6
 	Domain string       // option 15; "" is none
@@ -50,6 +53,10 @@ type LAN struct {
 
 	// Options replace those above with the same code. No Data: not sent at all.
 	Options []Option
+	Boot    Boot
+
+	Classes []Class // the first that a client is of goes before Options and Boot
+	Subnets []Subnet
 
 	Hosts []Host
 
@@ -68,13 +75,40 @@ type Option struct {
 	Data []byte
 }
 
+// Boot is what a client that boots over the network loads (RFC 2131, 2).
+type Boot struct {
+	Server netip.Addr // siaddr; invalid: none
+	File   string     // the field file, and option 67 if it is asked for; at most 127 bytes
+}
+
+// Class is clients that say something of themselves: all that is set must fit,
+// and of each list one.
+type Class struct {
+	Vendor []string // option 60 begins so
+	User   []string // option 77 (RFC 3004) is or holds this
+	Arch   []uint16 // option 93 (RFC 4578) holds this
+
+	Options []Option
+	Boot    Boot
+}
+
+// Subnet is a network behind a relay of the LAN: clients are in it whose relay
+// (giaddr), or the link that it names (RFC 3527), is.
+type Subnet struct {
+	Prefix  netip.Prefix
+	Pool    []Range
+	Router  netip.Addr // option 3; invalid: the relay's own address
+	Options []Option   // before the LAN's
+}
+
 // Host is a device that the file knows. One without an address has a lease from
 // the pool.
 type Host struct {
-	Name    string     // the file's
-	DNSName string     // option 12 for it; "" sends none
-	Addr    netip.Addr // reserved; invalid: none
-	MAC     []string   // the first that asks has Addr; the others get pool addresses meanwhile
+	Name     string     // the file's
+	DNSName  string     // option 12 for it; "" sends none
+	Addr     netip.Addr // reserved; invalid: none
+	MAC      []string   // the first that asks has Addr; the others get pool addresses meanwhile
+	ClientID []string   // in hex: option 61 of a client whose MAC is no host's
 }
 
 // Kept answers a Report with an ID: its leases are on disk. Err says that they

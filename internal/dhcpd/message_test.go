@@ -87,13 +87,14 @@ func TestWhereRepliesGo(t *testing.T) {
 	}
 	h := newHouse(t, home())
 	for name, change := range map[string]func(*dhcpv4.DHCPv4){
-		"a relay of another network": func(p *dhcpv4.DHCPv4) { p.GatewayIPAddr = net.IP{10, 0, 0, 7} },
-		"a reply":                    func(p *dhcpv4.DHCPv4) { p.OpCode = dhcpv4.OpcodeBootReply },
-		"no Ethernet":                func(p *dhcpv4.DHCPv4) { p.HWType = 6 },
-		"a short address":            func(p *dhcpv4.DHCPv4) { p.ClientHWAddr = p.ClientHWAddr[:3] },
-		"a group's address":          func(p *dhcpv4.DHCPv4) { p.ClientHWAddr = net.HardwareAddr{1, 0, 0, 0, 0, 1} },
-		"nobody's address":           func(p *dhcpv4.DHCPv4) { p.ClientHWAddr = make(net.HardwareAddr, 6) },
-		"BOOTP":                      func(p *dhcpv4.DHCPv4) { p.Options.Del(dhcpv4.OptionDHCPMessageType) },
+		"a relay of another network":  func(p *dhcpv4.DHCPv4) { p.GatewayIPAddr = net.IP{10, 0, 0, 7} },
+		"a reply":                     func(p *dhcpv4.DHCPv4) { p.OpCode = dhcpv4.OpcodeBootReply },
+		"no Ethernet":                 func(p *dhcpv4.DHCPv4) { p.HWType = 6 },
+		"a short address":             func(p *dhcpv4.DHCPv4) { p.ClientHWAddr = p.ClientHWAddr[:3] },
+		"a group's address":           func(p *dhcpv4.DHCPv4) { p.ClientHWAddr = net.HardwareAddr{1, 0, 0, 0, 0, 1} },
+		"nobody's address":            func(p *dhcpv4.DHCPv4) { p.ClientHWAddr = make(net.HardwareAddr, 6) },
+		"BOOTP where it isn't wanted": func(p *dhcpv4.DHCPv4) { p.Options.Del(dhcpv4.OptionDHCPMessageType) },
+		"an unknown type":             option(53, 77),
 	} {
 		h.want(name, words(h.send(mac(1), dhcpv4.MessageTypeDiscover, change)), "silence")
 	}
@@ -119,7 +120,7 @@ func TestConfigureRefuses(t *testing.T) {
 		l := home()
 		change(&l)
 		e := New(time.Now(), state.Clock{})
-		if err := e.Configure(Config{LANs: []LAN{l}}); err == nil || !strings.Contains(err.Error(), "LAN home") {
+		if err := e.Configure(time.Now(), Config{LANs: []LAN{l}}); err == nil || !strings.Contains(err.Error(), "LAN home") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -168,15 +169,18 @@ func FuzzHandle(f *testing.F) {
 	seed(4, wants("172.31.0.100"))
 	seed(7, uses("172.31.0.100"))
 	seed(8, uses("172.31.0.9"))
+	seed(1, option(60, []byte("PXEClient:Arch:00007")...), option(77, 4, 'i', 'P', 'X', 'E'), option(93, 0, 7))
+	seed(1, option(82, 5, 4, 10, 0, 50, 1, 11, 4, 10, 0, 50, 1), func(p *dhcpv4.DHCPv4) { p.GatewayIPAddr = net.IP{10, 0, 50, 1} })
+	seed(0, func(p *dhcpv4.DHCPv4) { p.Options = dhcpv4.Options{} })
 	f.Fuzz(func(t *testing.T, b []byte, gap byte) {
-		p, err := dhcpv4.FromBytes(b)
+		p, err := parse(b)
 		if err != nil {
 			return
 		}
-		h := newHouse(t, home())
+		h := newHouse(t, large())
 		had := h.get(mac(0x40))
 		for n := range 6 {
-			h.do(h.e.Handle(h.now, "home", p, mac(1)))
+			h.do(h.e.Handle(h.now, "home", p, mac(1), gap%2 == 0))
 			h.wait(time.Duration(gap) * time.Duration(n) * 10 * time.Millisecond)
 			if n == 2 && len(p.ClientHWAddr) > 0 {
 				p.ClientHWAddr[len(p.ClientHWAddr)-1]++

@@ -26,6 +26,7 @@ type frame struct {
 	lan    string
 	packet *dhcpv4.DHCPv4
 	from   ether.MAC
+	ucast  bool
 	arp    *ether.ARP
 }
 
@@ -114,13 +115,13 @@ func (s *server) readDHCP(ctx context.Context, lan string, conn *ether.Conn) err
 			s.log.Debug("frame to the DHCP server's port", "lan", lan, "err", err)
 			continue
 		}
-		p, err := dhcpv4.FromBytes(u.Payload)
+		p, err := parse(u.Payload)
 		if err != nil {
 			s.log.Debug("message to the DHCP server", "lan", lan, "mac", u.SrcMAC.String(), "err", err)
 			continue
 		}
 		select {
-		case s.frames <- frame{lan: lan, packet: p, from: u.SrcMAC}:
+		case s.frames <- frame{lan: lan, packet: p, from: u.SrcMAC, ucast: !u.DstMAC.IsGroup()}:
 		case <-ctx.Done():
 			return ctx.Err()
 		}

@@ -1,9 +1,7 @@
 package dhcpd
 
 import (
-	"cmp"
 	"fmt"
-	"hash/fnv"
 	"net/netip"
 	"slices"
 	"time"
@@ -28,6 +26,7 @@ type binding struct {
 	lease state.Lease
 	until time.Time // of the lease; meaningless if it ended
 	kept  bool      // is on disk as it is
+	seen  time.Time // of a lease without end: when ARP last showed its holder
 }
 
 func (b *binding) active(now time.Time) bool {
@@ -40,20 +39,22 @@ type offer struct {
 	until  time.Time
 }
 
-// scope is a LAN with its addresses. The maps are keyed by address, and so
-// bounded by what the LAN has.
+// scope is a LAN with its addresses, those behind its relays too. The maps are
+// keyed by address, and so bounded by what the LAN has, and by maxLeases.
 type scope struct {
 	lan    LAN
 	mac    ether.MAC
 	served bool
-	size   int // of the pool
+	nets   []*subnet // the LAN's own first
 
 	bindings   map[netip.Addr]*binding
 	offers     map[netip.Addr]offer
 	quarantine map[netip.Addr]time.Time // until when
 	byClient   map[string]netip.Addr    // the address that a client had last
+	bootp      map[netip.Addr]*binding  // those of the bindings that are without end
 
 	hosts    map[ether.MAC]*Host
+	byID     map[string]*Host // by client identifier in hex
 	reserved map[netip.Addr]*Host
 
 	note string
@@ -66,78 +67,77 @@ func newScope(name string) *scope {
 		offers:     map[netip.Addr]offer{},
 		quarantine: map[netip.Addr]time.Time{},
 		byClient:   map[string]netip.Addr{},
+		bootp:      map[netip.Addr]*binding{},
 	}
 }
 
 // configure takes a LAN's configuration; leases stay.
 func (s *scope) configure(l LAN) error {
+	fail := func(err error) error { return fmt.Errorf("serve DHCP on LAN %s: %w", l.Name, err) }
 	mac, err := ether.ParseMAC(l.MAC)
 	if err != nil {
-		return fmt.Errorf("serve DHCP on LAN %s: its link %s: %w", l.Name, l.Link, err)
+		return fail(fmt.Errorf("its link %s: %w", l.Link, err))
 	}
 	if !l.Address.Addr().Is4() || l.Lease <= 0 {
-		return fmt.Errorf("serve DHCP on LAN %s: address %s and leases of %v", l.Name, l.Address, l.Lease)
+		return fail(fmt.Errorf("address %s and leases of %v", l.Address, l.Lease))
 	}
-	hosts, reserved := map[ether.MAC]*Host{}, map[netip.Addr]*Host{}
+	hosts, byID, reserved := map[ether.MAC]*Host{}, map[string]*Host{}, map[netip.Addr]*Host{}
 	for i := range l.Hosts {
 		h := &l.Hosts[i]
 		for _, m := range h.MAC {
 			mac, err := ether.ParseMAC(m)
 			if err != nil {
-				return fmt.Errorf("serve DHCP on LAN %s: host %s: %w", l.Name, h.Name, err)
+				return fail(fmt.Errorf("host %s: %w", h.Name, err))
 			}
 			hosts[mac] = h
+		}
+		for _, id := range h.ClientID {
+			byID[id] = h
 		}
 		if h.Addr.IsValid() {
 			reserved[h.Addr] = h
 		}
 	}
-	size := 0
-	for _, r := range l.Pool {
-		if !r.From.Is4() || !r.To.Is4() || r.To.Less(r.From) {
-			return fmt.Errorf("serve DHCP on LAN %s: pool %s-%s", l.Name, r.From, r.To)
+	var nets []*subnet
+	for _, n := range append([]Subnet{{Prefix: l.Address, Pool: l.Pool, Router: l.Router}}, l.Subnets...) {
+		n, err := newSubnet(n)
+		if err != nil {
+			return fail(err)
 		}
-		size += int(number(r.To)-number(r.From)) + 1
+		nets = append(nets, n)
 	}
-	s.lan, s.mac, s.hosts, s.reserved, s.size, s.served = l, mac, hosts, reserved, size, true
+	s.lan, s.mac, s.hosts, s.byID, s.reserved, s.nets, s.served = l, mac, hosts, byID, reserved, nets, true
 	return nil
 }
 
-func number(a netip.Addr) uint32 {
-	b := a.As4()
-	return uint32(b[0])<<24 | uint32(b[1])<<16 | uint32(b[2])<<8 | uint32(b[3])
-}
-
-func address(n uint32) netip.Addr {
-	return netip.AddrFrom4([4]byte{byte(n >> 24), byte(n >> 16), byte(n >> 8), byte(n)})
-}
-
-// inPool says whether a may be leased to whoever asks.
-func (s *scope) inPool(a netip.Addr) bool {
-	if a == s.lan.Address.Addr() || s.reserved[a] != nil || !s.lan.Address.Contains(a) {
-		return false
+// host is the file's host that a client is: by its MAC, else by its identifier.
+func (s *scope) host(c client) *Host {
+	if h := s.hosts[c.mac]; h != nil {
+		return h
 	}
-	return slices.ContainsFunc(s.lan.Pool, func(r Range) bool { return !a.Less(r.From) && !r.To.Less(a) })
+	return s.byID[c.id]
 }
 
 // free says whether nobody but client has a, is about to have it, or uses it.
 func (s *scope) free(now time.Time, a netip.Addr, client string) bool {
+	return s.unheld(now, a, client) && !now.Before(s.quarantine[a])
+}
+
+// unheld says whether nobody but client has a, or is about to.
+func (s *scope) unheld(now time.Time, a netip.Addr, client string) bool {
 	if b := s.bindings[a]; b.active(now) && b.lease.Client != client {
 		return false
 	}
-	if o, ok := s.offers[a]; ok && o.client != client && now.Before(o.until) {
-		return false
-	}
-	until, ok := s.quarantine[a]
-	return !ok || !now.Before(until)
+	o, ok := s.offers[a]
+	return !ok || o.client == client || !now.Before(o.until)
 }
 
-// own is the address that the file reserves for a device, if it can have it now:
-// not while another of the host's cards has it, or somebody from before it was
-// reserved.
+// own is the address that the file reserves for a device, if it can have it now
+// and here: not while another of the host's cards has it, or somebody from
+// before it was reserved.
 func (s *scope) own(now time.Time, c client) (netip.Addr, bool) {
-	h := s.hosts[c.mac]
-	if h == nil || !h.Addr.IsValid() {
+	h := s.host(c)
+	if h == nil || !h.Addr.IsValid() || !c.net.Prefix.Contains(h.Addr) {
 		return netip.Addr{}, false
 	}
 	if b := s.bindings[h.Addr]; b.active(now) && b.lease.MAC == c.mac.String() {
@@ -149,20 +149,21 @@ func (s *scope) own(now time.Time, c client) (netip.Addr, bool) {
 // mayHave says whether a client that asks for an address, or uses it, may have
 // it. why says why not.
 func (s *scope) mayHave(now time.Time, c client, a netip.Addr) (why string) {
-	if own, ok := s.own(now, c); ok && a != own {
-		return fmt.Sprintf("host %s has the address %s", s.hosts[c.mac].Name, own)
+	own, ok := s.own(now, c)
+	if ok && a != own {
+		return fmt.Sprintf("host %s has the address %s", s.host(c).Name, own)
 	} else if ok {
 		return ""
 	}
 	h := s.reserved[a]
 	switch {
-	case h != nil && h == s.hosts[c.mac]:
+	case h != nil && h == s.host(c):
 		return "it is the host's own, and another card or somebody of before has it"
 	case h != nil:
 		return "it is reserved for host " + h.Name
-	case !s.lan.Address.Contains(a):
+	case !c.net.Prefix.Contains(a):
 		return "it is of another network"
-	case !s.inPool(a):
+	case !s.inPool(c.net, a):
 		return "it is not in the pool"
 	case !s.free(now, a, c.id):
 		return "somebody else has it"
@@ -177,74 +178,33 @@ func (s *scope) choose(now time.Time, c client, wants netip.Addr) (a netip.Addr,
 		b := s.bindings[own]
 		return own, b != nil && b.lease.MAC == c.mac.String(), true
 	}
-	if a, ok := s.byClient[c.id]; ok && s.inPool(a) && s.free(now, a, c.id) {
+	if a, ok := s.byClient[c.id]; ok && s.inPool(c.net, a) && s.free(now, a, c.id) {
 		return a, true, true
 	}
-	if wants.IsValid() && s.inPool(wants) && s.free(now, wants, c.id) && !s.bindings[wants].active(now) {
+	if wants.IsValid() && s.inPool(c.net, wants) && s.free(now, wants, c.id) && !s.bindings[wants].active(now) && s.room(wants) {
 		return wants, false, true
 	}
 	// The same device under another name (another system on it), whose lease ended.
-	if a, ok := s.byClient[c.mac.String()]; ok && s.inPool(a) && s.free(now, a, c.id) && !s.bindings[a].active(now) {
+	if a, ok := s.byClient[c.mac.String()]; ok && s.inPool(c.net, a) && s.free(now, a, c.id) && !s.bindings[a].active(now) {
 		return a, false, true
 	}
-	return s.pick(now, c.id)
-}
-
-// pick takes an address that nobody ever had, starting at one that is always the
-// same for the client; else the one whose lease ended first.
-func (s *scope) pick(now time.Time, id string) (a netip.Addr, known, ok bool) {
-	h := fnv.New32a()
-	h.Write([]byte(id))
-	start := 0
-	if s.size > 0 {
-		start = int(h.Sum32() % uint32(s.size))
-	}
-	var oldest *binding
-	for n := range s.size {
-		a := s.nth((start + n) % s.size)
-		if !s.inPool(a) || !s.free(now, a, id) {
-			continue
-		}
-		b := s.bindings[a]
-		if b == nil {
-			return a, false, true
-		}
-		if !b.active(now) && (oldest == nil || cmp.Compare(b.until.UnixNano(), oldest.until.UnixNano()) < 0) {
-			oldest = b
-		}
-	}
-	if oldest != nil {
-		return oldest.lease.Addr, false, true
-	}
-	// Rather an address that seemed in use some minutes ago than none: it is
-	// checked again.
-	var soonest netip.Addr
-	for a, until := range s.quarantine {
-		if s.inPool(a) && !s.bindings[a].active(now) && (!soonest.IsValid() || until.Before(s.quarantine[soonest])) {
-			if o, ok := s.offers[a]; !ok || !now.Before(o.until) {
-				soonest = a
-			}
-		}
-	}
-	return soonest, false, soonest.IsValid() && s.quarantine[soonest].Sub(now) < quarantineFor-time.Minute
-}
-
-// nth is the nth address of the pool.
-func (s *scope) nth(n int) netip.Addr {
-	for _, r := range s.lan.Pool {
-		if size := int(number(r.To)-number(r.From)) + 1; n >= size {
-			n -= size
-			continue
-		}
-		return address(number(r.From) + uint32(n))
-	}
-	return netip.Addr{}
+	a, ok = s.pick(now, c)
+	return a, false, ok
 }
 
 // load takes a stored lease.
 func (s *scope) load(now time.Time, l state.Lease, left time.Duration) {
-	s.bindings[l.Addr] = &binding{lease: l, until: now.Add(left), kept: true}
+	s.bind(&binding{lease: l, until: now.Add(left), kept: true})
 	s.remember(l)
+}
+
+// bind gives an address, in the place of what it was before.
+func (s *scope) bind(b *binding) {
+	s.bindings[b.lease.Addr] = b
+	delete(s.bootp, b.lease.Addr)
+	if b.endless() {
+		s.bootp[b.lease.Addr] = b
+	}
 }
 
 // remember notes which address a client had last.
@@ -268,12 +228,20 @@ func (s *scope) forget(l state.Lease) {
 // status counts the addresses.
 func (s *scope) status(now time.Time) Status {
 	st := Status{LAN: s.lan.Name, Note: s.note}
-	for n := range s.size {
-		if a := s.nth(n); s.inPool(a) {
-			st.Pool++
-			if s.bindings[a].active(now) {
-				st.Leased++
+	for _, n := range s.nets {
+		st.Pool += n.size
+		for a := range s.reserved {
+			if n.holds(a) {
+				st.Pool--
 			}
+		}
+		if n.holds(s.lan.Address.Addr()) {
+			st.Pool--
+		}
+	}
+	for a, b := range s.bindings {
+		if b.active(now) && slices.ContainsFunc(s.nets, func(n *subnet) bool { return s.inPool(n, a) }) {
+			st.Leased++
 		}
 	}
 	for _, until := range s.quarantine {

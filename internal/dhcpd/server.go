@@ -97,7 +97,7 @@ func (s *server) loop(ctx context.Context, orders <-chan worker.Order[Order]) er
 			if f.arp != nil {
 				out = s.engine.ARP(now, f.lan, *f.arp)
 			} else {
-				out = s.engine.Handle(now, f.lan, f.packet, f.from)
+				out = s.engine.Handle(now, f.lan, f.packet, f.from, f.ucast)
 			}
 		case <-timer.C:
 			now = time.Now()
@@ -114,7 +114,7 @@ func (s *server) loop(ctx context.Context, orders <-chan worker.Order[Order]) er
 func (s *server) obey(ctx context.Context, o worker.Order[Order]) error {
 	switch v := o.Value; {
 	case v.Config != nil:
-		if err := s.engine.Configure(*v.Config); err != nil {
+		if err := s.engine.Configure(time.Now(), *v.Config); err != nil {
 			closeAll(o.Files)
 			return err
 		}

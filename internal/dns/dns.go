@@ -129,7 +129,7 @@ type UpstreamReport struct {
 // Label makes a DNS label of what a client calls itself: the first label of it,
 // lower case, with spaces and underscores as hyphens and without what a host
 // name cannot hold (RFC 1123, 2.1). ok is false if nothing is left, and for
-// names that mean something else to clients: localhost, wpad (web proxies) and
+// names that mean something else to clients: router, localhost, wpad (web proxies) and
 // isatap (tunnels) are not a device's to take.
 func Label(s string) (label string, ok bool) {
 	s, _, _ = strings.Cut(s, ".")
@@ -148,7 +148,7 @@ func Label(s string) (label string, ok bool) {
 	}
 	label = strings.Trim(label, "-")
 	switch label {
-	case "", "localhost", "wpad", "isatap":
+	case "", "router", "localhost", "wpad", "isatap":
 		return "", false
 	}
 	return label, true

@@ -29,6 +29,7 @@ func house() Config {
 			{"nas", addrs("172.31.0.103")},          // the file's
 			{"GW", addrs("172.31.0.104")},
 			{"wpad", addrs("172.31.0.105")},
+			{"Router.lan", addrs("172.31.0.108")},
 			{"…", addrs("172.31.0.106")},
 			{"printer", addrs("172.31.0.107")}, // the file has its name, DHCP its address
 		},
@@ -60,6 +61,7 @@ func TestZone(t *testing.T) {
 		{"annas-laptop.local.", "A", "", "172.31.0.100"},
 		{"anna-s-laptop.local.", "A", "", "172.31.0.101"},
 		{"wpad.local.", "A", "", "NXDOMAIN @local."},
+		{"router.local.", "A", "", "NXDOMAIN @local."},
 		{"local.", "NS", "", "gw.local."},
 		{"local.", "SOA", "", "gw.local. hostmaster.local. 7 3600 600 604800 60"},
 		{"local.", "TXT", "", "@local."},

@@ -131,8 +131,28 @@ lan "guest" {
     pool   = ["10.0.9.10-10.0.9.20", "10.0.9.30-10.0.9.40"]
     lease  = "30m"
     option = { domain-name = "guest.example" }
+    bootp       = false
+    unknown     = "deny"
+    next_server = "10.0.9.5"
+    boot_file   = "bios"
+    class "uefi" {
+      vendor      = "PXEClient"
+      user        = "x"
+      arch        = [7, 9]
+      option      = { 224 = "hex:01" }
+      next_server = "10.0.9.6"
+      boot_file   = "efi"
+    }
+    subnet "up" {
+      prefix = "10.0.50.0/24"
+      router = "10.0.50.1"
+      option = { 15 = "up.example" }
+    }
   }
-  host "tv" { mac = ["02:00:00:00:00:aa", "02:00:00:00:00:ab"] }
+  host "tv" {
+    mac       = ["02:00:00:00:00:aa", "02:00:00:00:00:ab"]
+    client_id = "hex:01:AB"
+  }
 }
 `)
 	w, _ := house2()
@@ -144,16 +164,25 @@ lan "guest" {
 	want := []dhcpd.LAN{
 		{
 			Name: "home", Link: "eth0", MAC: "02:00:00:00:00:01", Address: netip.MustParsePrefix("172.31.0.1/24"),
-			Pool: []dhcpd.Range{rng("172.31.0.128", "172.31.0.254")}, Lease: 12 * time.Hour,
+			Pool: []dhcpd.Range{rng("172.31.0.128", "172.31.0.254")}, Lease: 12 * time.Hour, BOOTP: true,
 			Router: netip.MustParseAddr("172.31.0.1"), DNS: addresses("172.31.0.1"), Domain: "home.arpa",
 			Hosts: []dhcpd.Host{{Name: "nas", DNSName: "nas", Addr: netip.MustParseAddr("172.31.0.23"), MAC: []string{"02:00:00:00:00:23"}}},
 		},
 		{
 			Name: "guest", Link: "eth4", MAC: "02:00:00:00:00:04", Address: netip.MustParsePrefix("10.0.9.1/24"),
-			Pool: []dhcpd.Range{rng("10.0.9.10", "10.0.9.20"), rng("10.0.9.30", "10.0.9.40")}, Lease: 30 * time.Minute,
+			Pool: []dhcpd.Range{rng("10.0.9.10", "10.0.9.20"), rng("10.0.9.30", "10.0.9.40")}, Lease: 30 * time.Minute, KnownOnly: true,
 			Router: netip.MustParseAddr("10.0.9.1"), DNS: addresses("10.0.9.1"), Domain: "home.arpa",
 			Options: []dhcpd.Option{{Code: 15, Data: []byte("guest.example")}},
-			Hosts:   []dhcpd.Host{{Name: "tv", DNSName: "tv", MAC: []string{"02:00:00:00:00:aa", "02:00:00:00:00:ab"}}},
+			Boot:    dhcpd.Boot{Server: netip.MustParseAddr("10.0.9.5"), File: "bios"},
+			Classes: []dhcpd.Class{{
+				Vendor: []string{"PXEClient"}, User: []string{"x"}, Arch: []uint16{7, 9},
+				Options: []dhcpd.Option{{Code: 224, Data: []byte{1}}}, Boot: dhcpd.Boot{Server: netip.MustParseAddr("10.0.9.6"), File: "efi"},
+			}},
+			Subnets: []dhcpd.Subnet{{
+				Prefix: netip.MustParsePrefix("10.0.50.0/24"), Pool: []dhcpd.Range{rng("10.0.50.128", "10.0.50.254")}, Router: netip.MustParseAddr("10.0.50.1"),
+				Options: []dhcpd.Option{{Code: 15, Data: []byte("up.example")}},
+			}},
+			Hosts: []dhcpd.Host{{Name: "tv", DNSName: "tv", MAC: []string{"02:00:00:00:00:aa", "02:00:00:00:00:ab"}, ClientID: []string{"01ab"}}},
 		},
 	}
 	if d := cmp.Diff(want, dhcpdLANs(c, w), addrs); d != "" {

@@ -32,14 +32,16 @@ func dhcpdLANs(c *config.Config, w world) []dhcpd.LAN {
 			Name: l.Name, Link: k.name, MAC: k.mac, Address: l.Address4, Lease: l.DHCP.Lease,
 			Router: own, DNS: []netip.Addr{own}, Domain: c.Gateway.Domain,
 		}
-		for _, r := range l.DHCP.Pool {
-			d.Pool = append(d.Pool, dhcpd.Range{From: r.From, To: r.To})
+		d.Pool, d.Options, d.Boot = dhcpRanges(l.DHCP.Pool), dhcpOptions(l.DHCP.Options), dhcpd.Boot(l.DHCP.Boot)
+		d.BOOTP, d.KnownOnly = l.DHCP.BOOTP, l.DHCP.Known
+		for _, k := range l.DHCP.Classes {
+			d.Classes = append(d.Classes, dhcpd.Class{Vendor: k.Vendor, User: k.User, Arch: k.Arch, Options: dhcpOptions(k.Options), Boot: dhcpd.Boot(k.Boot)})
 		}
-		for _, o := range l.DHCP.Options {
-			d.Options = append(d.Options, dhcpd.Option{Code: o.Code, Data: o.Data})
+		for _, s := range l.DHCP.Subnets {
+			d.Subnets = append(d.Subnets, dhcpd.Subnet{Prefix: s.Prefix, Pool: dhcpRanges(s.Pool), Router: s.Router, Options: dhcpOptions(s.Options)})
 		}
 		for _, h := range l.Hosts {
-			host := dhcpd.Host{Name: h.Name, DNSName: h.DNSName, MAC: h.MAC}
+			host := dhcpd.Host{Name: h.Name, DNSName: h.DNSName, MAC: h.MAC, ClientID: h.ID}
 			for _, a := range h.Address {
 				if a.Is4() && !host.Addr.IsValid() {
 					host.Addr = a
@@ -48,6 +50,22 @@ func dhcpdLANs(c *config.Config, w world) []dhcpd.LAN {
 			d.Hosts = append(d.Hosts, host)
 		}
 		out = append(out, d)
+	}
+	return out
+}
+
+func dhcpRanges(pool []config.Range) []dhcpd.Range {
+	var out []dhcpd.Range
+	for _, r := range pool {
+		out = append(out, dhcpd.Range(r))
+	}
+	return out
+}
+
+func dhcpOptions(opts []config.Option) []dhcpd.Option {
+	var out []dhcpd.Option
+	for _, o := range opts {
+		out = append(out, dhcpd.Option{Code: o.Code, Data: o.Data})
 	}
 	return out
 }
@@ -220,7 +238,9 @@ func apiLeases(leases []state.Lease, c *config.Config, clock state.Clock) []api.
 	out := make([]api.Lease, len(leases))
 	for i, l := range leases {
 		a := api.Lease{LAN: l.LAN, Address: l.Addr.String(), MAC: l.MAC, Name: cmp.Or(l.Host, l.Hostname), Since: l.Granted}
-		a.Expires = clock.Wall.Add(l.Remaining(clock)).Truncate(time.Second)
+		if l.Duration != state.Forever {
+			a.Expires = clock.Wall.Add(l.Remaining(clock)).Truncate(time.Second)
+		}
 		if h := c.Host(l.Host); h != nil && h.LAN == l.LAN {
 			a.Name, a.Static = h.DNSName, slices.Contains(h.Address, l.Addr)
 		}

@@ -78,6 +78,24 @@ lan "home" {
       ntp-servers         = ["10.0.10.1", "10.0.10.2"]
       domain-name-servers = "10.0.10.23"
       time-offset         = -3600
+      224                 = "hex:0a"
+    }
+    bootp       = false
+    unknown     = "deny"
+    next_server = "10.0.10.9"
+    boot_file   = "undionly.kpxe"
+    class "uefi" {
+      vendor    = ["PXEClient", "HTTPClient"]
+      user      = "x"
+      arch      = [7, 9]
+      option    = { 43 = "hex:06:01:08" }
+      boot_file = "ipxe.efi"
+    }
+    subnet "up" {
+      prefix = "10.0.50.0/24"
+      pool   = "10.0.50.7"
+      router = "10.0.50.1"
+      option = { domain-name = "up" }
     }
   }
 
@@ -108,8 +126,9 @@ lan "things" {
     search = []
   }
   host "camera" {
-    mac     = "02:00:00:00:30:08"
-    address = ["10.0.30.8", "::8"]
+    mac       = "02:00:00:00:30:08"
+    client_id = "cam"
+    address   = ["10.0.30.8", "::8"]
   }
 }
 
