@@ -13,6 +13,11 @@
 //
 // An address remembers who had it last, also when the lease has ended, and is
 // the last to be given to another. Addresses that are new to a client are probed
-// by ARP before they are offered. Everything is bounded by the number of
-// addresses there are, whoever asks how often.
+// by ARP before they are offered, 64 at a time. Everything is bounded by the
+// number of addresses there are, and by maxLeases, whoever asks how often; the
+// search for one is short, however large the pool.
+//
+// A LAN has addresses for clients of its own and for those behind relays in it;
+// which network a client is in, and then which host and class it is, is worked
+// out anew for each message.
 package dhcpd
