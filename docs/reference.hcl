@@ -201,6 +201,11 @@ lan "home" {
   # quotes); one or a list, [] is none. Unsaid: everything.
   # reach = wan
 
+  # The largest packet there. The port is set to it, and devices are told.
+  # Number, 1280 to 9216 (bytes). Unsaid: the port's. Source: IFLA_MTU; RA MTU, RFC 4861, 4.6.4;
+  # option 26.
+  # mtu = 1500
+
   # The DHCPv4 server.
   dhcp {
     # Whether there is one.
@@ -320,7 +325,37 @@ lan "home" {
     # Domain; one or a list, [] is none. Unsaid: the house's domain. Source: DNSSL, RFC 8106.
     # search = "home.arpa"
 
-    # Later: router_lifetime, preferred_lifetime, valid_lifetime, managed, other, pref64.
+    # How long devices take the gateway for their router. 0s: they never do. It is 0 too while no
+    # line carries IPv6.
+    # Time, 0s to 65535s. Unsaid: 30m. Source: RFC 4861, 6.2.1; RFC 8319.
+    router_lifetime = "30m"
+
+    # How long devices open connections from an address. Less where the ISP's lease of the prefix
+    # has less left.
+    # Time, 1m to 30d. Unsaid: 45m. Source: AdvPreferredLifetime; RFC 9096, 3.4.
+    preferred_lifetime = "45m"
+
+    # How long devices keep an address; at least preferred_lifetime. Less where the ISP's lease of
+    # the prefix has less left.
+    # Time, 1m to 30d. Unsaid: 90m. Source: AdvValidLifetime; RFC 9096, 3.4.
+    valid_lifetime = "90m"
+
+    # Whether devices are told that DHCPv6 has addresses for them.
+    # True or false. Unsaid: false. Source: M, RFC 4861, 4.2.
+    managed = false
+
+    # Whether devices are told that DHCPv6 has the rest: resolvers, domains, time.
+    # True or false. Unsaid: false. Source: O, RFC 4861, 4.2.
+    other = false
+
+    # The network in which a NAT64 of the house has the addresses of IPv4; a /96, /64, /56, /48, /40
+    # or /32.
+    # Network. Unsaid: none. Source: RFC 8781; RFC 6052, 2.2.
+    # pref64 = "64:ff9b::/96"
+
+    # Where devices ask whether they have to sign in: the URL of the portal's API.
+    # Text, 10 to 255 bytes. Unsaid: none. Source: RFC 8910, 2.3; RFC 8908.
+    # captive_portal = "https://portal.example/api"
   }
 
   # A device that has a name, and perhaps a fixed address.
@@ -348,7 +383,7 @@ lan "home" {
     # alias = "files"
   }
 
-  # Later: untagged, isolated, mtu, dhcp6 { }, network { }.
+  # Later: untagged, isolated, dhcp6 { }, network { }.
 }
 
 # A name for several places.

@@ -131,6 +131,7 @@ func lan(n *node, domain string) (LAN, []*node) {
 		Name: n.label, Pos: n.pos(),
 		Interface: list[string](n, "interface"),
 		VLAN:      one[int](n, "vlan"),
+		MTU:       one[int](n, "mtu"),
 		Reach:     list[Place](n, "reach"),
 	}
 	if n.said("reach") == nil {
@@ -151,6 +152,14 @@ func lan(n *node, domain string) (LAN, []*node) {
 		Prefix:  saidList[netip.Prefix](a, "prefix"),
 		DNS:     saidList[netip.Addr](a, "dns"),
 		Search:  saidList[string](a, "search"),
+
+		Router:    one[time.Duration](a, "router_lifetime"),
+		Preferred: one[time.Duration](a, "preferred_lifetime"),
+		Valid:     one[time.Duration](a, "valid_lifetime"),
+		Managed:   one[bool](a, "managed"),
+		Other:     one[bool](a, "other"),
+		PREF64:    one[netip.Prefix](a, "pref64"),
+		Portal:    one[string](a, "captive_portal"),
 	}
 	hosts := n.all("host")
 	for _, hn := range hosts {

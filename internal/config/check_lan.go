@@ -3,8 +3,10 @@ package config
 import (
 	"fmt"
 	"net/netip"
+	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/hashicorp/hcl/v2"
 )
@@ -27,7 +29,36 @@ func (c *checker) checkLAN(h *house, i int) {
 		}
 	}
 	c.checkDHCP(h, i)
-	a := n.child("advertise")
+	c.checkAdvertise(n.child("advertise"), &l.Advertise)
+}
+
+func (c *checker) checkAdvertise(a *node, l *Advertise) {
+	for _, it := range a.items("router_lifetime") {
+		if l.Router > 0 && l.Router < 30*time.Second {
+			c.err(it.at, "Advertisements would have to come every few seconds. 0s: the gateway is no router; else at least 30s.", "%v is too short", l.Router)
+		}
+	}
+	if at := a.said("valid_lifetime"); l.Preferred > l.Valid && !a.bad("preferred_lifetime") && !a.bad("valid_lifetime") {
+		if at == nil {
+			at = a.said("preferred_lifetime")
+		}
+		c.err(at.value, fmt.Sprintf("preferred_lifetime is %s, valid_lifetime %s.", durationText(int64(l.Preferred)), durationText(int64(l.Valid))), "an address can't be preferred for longer than it is valid")
+	}
+	for _, it := range a.items("pref64") {
+		p, _ := it.val.(netip.Prefix)
+		switch {
+		case !p.Addr().Is6():
+			c.err(it.at, "It is the IPv6 network that stands for all of IPv4: \"64:ff9b::/96\".", "%s is no IPv6 network", p)
+		case !slices.Contains([]int{96, 64, 56, 48, 40, 32}, p.Bits()):
+			c.err(it.at, "RFC 6052 has /96, /64, /56, /48, /40 and /32.", "a NAT64 has no /%d", p.Bits())
+		}
+	}
+	for _, it := range a.items("captive_portal") {
+		s, _ := it.val.(string)
+		if u, err := url.Parse(s); err != nil || u.Scheme != "https" || u.Host == "" {
+			c.err(it.at, `"https://portal.example/api" (RFC 8908, 4.1).`, "%q is no URL of a captive portal's API", s)
+		}
+	}
 	for _, it := range a.items("prefix") {
 		p, _ := it.val.(netip.Prefix)
 		switch {

@@ -178,6 +178,7 @@ type LAN struct {
 	Pos       Pos
 	Interface []string       // one: no bridge. Several: bridged
 	VLAN      int            // 0 is untagged
+	MTU       int            // 0: the port's
 	Address4  netip.Prefix   // the gateway's address with its network; invalid: none
 	Address6  []netip.Prefix // empty: the gateway has ::1 in a /64 of the ULA; Config.Address6 says which
 	Reach     []Place        // where it may open connections; unsaid it is wan, lan and self; empty is nowhere
@@ -241,6 +242,12 @@ type Advertise struct {
 	Prefix  []netip.Prefix // /64s; nil: those of the LAN's addresses; empty: none
 	DNS     []netip.Addr   // nil: the gateway's first IPv6 address there; empty: none
 	Search  []string       // nil: the gateway's domain; empty: none
+
+	Router           time.Duration // how long the gateway is a router; 0: it is none
+	Preferred, Valid time.Duration // of a prefix, where its own lease has no less; Preferred <= Valid
+	Managed, Other   bool          // M and O
+	PREF64           netip.Prefix  // invalid: none
+	Portal           string        // URL of the captive portal's API; "" is none
 }
 
 // Host is a device of the house.

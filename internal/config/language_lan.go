@@ -20,7 +20,9 @@ var lanBlock = &block{
 			doc: "The gateway's own addresses there, each with its network, at most one of IPv4. Without an IPv6 one it is ::1 in a /64 of ula."},
 		{name: "reach", typ: typePlace, list: true, empty: true, kinds: anywhere, text: true, unsaid: "everything", example: `wan`,
 			doc: "What devices there may open connections to; [] is nothing. The gateway's DHCP, DNS, time and ping are always there."},
-	}, laterKeys("untagged", "isolated", "mtu")...),
+		{name: "mtu", typ: typeInt, min: 1280, max: 9216, unsaid: "the port's", example: `1500`, unit: "bytes", source: "IFLA_MTU; RA MTU, RFC 4861, 4.6.4; option 26",
+			doc: "The largest packet there. The port is set to it, and devices are told."},
+	}, laterKeys("untagged", "isolated")...),
 	blocks: []*block{
 		{
 			name: "dhcp", once: true, doc: "The DHCPv4 server.",
@@ -70,7 +72,7 @@ var lanBlock = &block{
 		},
 		{
 			name: "advertise", once: true, doc: "Router advertisements: how devices get IPv6.",
-			keys: append([]*key{
+			keys: []*key{
 				{name: "enabled", typ: typeFlag, def: `true`, source: "RFC 4861", doc: "Whether there are any."},
 				{name: "prefix", typ: typePrefix, list: true, empty: true, unsaid: "each /64 of the LAN's addresses", example: `"fd5e:7a11:c0de:1::/64"`, source: "PIO, RFC 4861, 4.6.2",
 					doc: "Prefixes that devices make addresses in; each a /64 (RFC 4862)."},
@@ -78,7 +80,21 @@ var lanBlock = &block{
 					doc: "The resolvers that devices are told of."},
 				{name: "search", typ: typeDomain, list: true, empty: true, unsaid: "the house's domain", example: `"home.arpa"`, source: "DNSSL, RFC 8106",
 					doc: "Domains that devices add to short names."},
-			}, laterKeys("router_lifetime", "preferred_lifetime", "valid_lifetime", "managed", "other", "pref64")...),
+				{name: "router_lifetime", typ: typeDuration, min: 0, max: 65535 * sec, def: `"30m"`, source: "RFC 4861, 6.2.1; RFC 8319",
+					doc: "How long devices take the gateway for their router. 0s: they never do. It is 0 too while no line carries IPv6."},
+				{name: "preferred_lifetime", typ: typeDuration, min: mnt, max: 30 * day, def: `"45m"`, source: "AdvPreferredLifetime; RFC 9096, 3.4",
+					doc: "How long devices open connections from an address. Less where the ISP's lease of the prefix has less left."},
+				{name: "valid_lifetime", typ: typeDuration, min: mnt, max: 30 * day, def: `"90m"`, source: "AdvValidLifetime; RFC 9096, 3.4",
+					doc: "How long devices keep an address; at least preferred_lifetime. Less where the ISP's lease of the prefix has less left."},
+				{name: "managed", typ: typeFlag, def: `false`, source: "M, RFC 4861, 4.2",
+					doc: "Whether devices are told that DHCPv6 has addresses for them."},
+				{name: "other", typ: typeFlag, def: `false`, source: "O, RFC 4861, 4.2",
+					doc: "Whether devices are told that DHCPv6 has the rest: resolvers, domains, time."},
+				{name: "pref64", typ: typePrefix, unsaid: "none", example: `"64:ff9b::/96"`, source: "RFC 8781; RFC 6052, 2.2",
+					doc: "The network in which a NAT64 of the house has the addresses of IPv4; a /96, /64, /56, /48, /40 or /32."},
+				{name: "captive_portal", typ: typeText, min: 10, max: 255, unsaid: "none", example: `"https://portal.example/api"`, source: "RFC 8910, 2.3; RFC 8908",
+					doc: "Where devices ask whether they have to sign in: the URL of the portal's API."},
+			},
 		},
 		{
 			name: "host", kind: KindHost, label: labelName, maxName: 63, example: "nas",

@@ -39,6 +39,8 @@ func echoes(addrs ...string) (out []Target) {
 func rng(a, b string) Range { return Range{ip(a), ip(b)} }
 
 var (
+	advertised = Advertise{Enabled: true, Router: 30 * time.Minute, Preferred: 45 * time.Minute, Valid: 90 * time.Minute}
+
 	all    = []Place{to(KindWAN, ""), to(KindLAN, ""), to(KindSelf, "")}
 	probes = Probe{
 		Target4: append(echoes("1.1.1.1", "9.9.9.9"), Target{AskTCP, ip("1.1.1.1"), 443, ""}, Target{AskTCP, ip("8.8.8.8"), 443, ""}),
@@ -73,7 +75,7 @@ func TestDefaults(t *testing.T) {
 		LANs: []LAN{{
 			Name: "home", Interface: []string{"eth0"}, Address4: pfx("192.168.77.1/24"), Reach: all,
 			DHCP:      DHCP{Enabled: true, Pool: []Range{rng("192.168.77.128", "192.168.77.254")}, Lease: 12 * time.Hour, BOOTP: true},
-			Advertise: Advertise{Enabled: true},
+			Advertise: advertised,
 		}},
 		DNS: DNS{Engine: "auto", Validate: true},
 		API: API{Group: "weir"},
@@ -110,7 +112,7 @@ func TestWholeFile(t *testing.T) {
 			Probe:    whole,
 		},
 		LANs: []LAN{{
-			Name: "home", Interface: []string{"eth0", "eth4"}, Address4: pfx("10.0.10.1/24"), Address6: pfxs("fd00::1/64"),
+			Name: "home", Interface: []string{"eth0", "eth4"}, MTU: 9000, Address4: pfx("10.0.10.1/24"), Address6: pfxs("fd00::1/64"),
 			Reach: []Place{to(KindWAN, ""), to(KindLAN, "things"), to(KindSelf, ""), at("192.168.2.0/30")},
 			DHCP: DHCP{
 				Enabled: true, Pool: []Range{rng("10.0.10.100", "10.0.10.150"), rng("10.0.10.200", "10.0.10.200")}, Lease: 2 * time.Hour,
@@ -130,7 +132,9 @@ func TestWholeFile(t *testing.T) {
 					Options: []Option{{15, "domain-name", []byte("up")}},
 				}},
 			},
-			Advertise: Advertise{Enabled: true, Prefix: pfxs("fd00::/64"), DNS: ips("fd00::23"), Search: []string{"example.net", "home.arpa"}},
+			Advertise: Advertise{Enabled: true, Prefix: pfxs("fd00::/64"), DNS: ips("fd00::23"), Search: []string{"example.net", "home.arpa"},
+				Router: 10 * time.Minute, Preferred: 20 * time.Minute, Valid: 40 * time.Minute, Managed: true, Other: true,
+				PREF64: pfx("64:ff9b::/96"), Portal: "https://portal.example/api"},
 			Hosts: []Host{
 				{Name: "nas", LAN: "home", DNSName: "files", MAC: []string{"00:11:32:de:ad:71", "00:11:32:de:ad:72"}, Address: ips("10.0.10.23", "fd00::23"), Token: ips("::24")},
 				{Name: "tablet", LAN: "home", DNSName: "tablet", MAC: []string{"02:00:00:00:10:31"}},
@@ -138,7 +142,7 @@ func TestWholeFile(t *testing.T) {
 		}, {
 			Name: "things", Interface: []string{"eth5"}, VLAN: 30, Address4: pfx("10.0.30.1/24"),
 			DHCP:      DHCP{Enabled: true, Lease: 12 * time.Hour, BOOTP: true},
-			Advertise: Advertise{Enabled: true, Prefix: pfxs(), DNS: []netip.Addr{}, Search: []string{}},
+			Advertise: Advertise{Enabled: true, Prefix: pfxs(), DNS: []netip.Addr{}, Search: []string{}, Router: 30 * time.Minute, Preferred: 45 * time.Minute, Valid: 90 * time.Minute},
 			Hosts:     []Host{{Name: "camera", LAN: "things", DNSName: "camera", MAC: []string{"02:00:00:00:30:08"}, ID: []string{"63616d", "0063616d"}, Address: ips("10.0.30.8"), Token: ips("::8")}},
 		}},
 		Groups: []Group{

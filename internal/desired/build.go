@@ -121,6 +121,9 @@ func (b *build) makeLANs() []lan {
 			l.links = []Link{{Name: l.link, Kind: Bridge, Up: true, OwnAddrs: true}}
 		}
 		l.links = append(l.links, parts...)
+		for i := range l.links {
+			l.links[i].MTU = c.MTU
+		}
 		switch {
 		case c.VLAN != 0 && !b.st.Machine.VLAN:
 			b.note("lan %q is VLAN %d, and this kernel has no VLANs (CONFIG_VLAN_8021Q): it is left out", c.Name, c.VLAN)

@@ -53,9 +53,12 @@ func (b *build) main(h ruleset.House) Namespace {
 			continue
 		}
 		for _, k := range l.links {
+			if k.Kind == VLAN && k.MTU > defaultMTU {
+				n.addParent(k.Parent, k.MTU) // first: a VLAN is no wider than its port
+			}
 			n.addLink(k)
 			if k.Kind == VLAN {
-				n.addParent(k.Parent)
+				n.addParent(k.Parent, 0)
 			}
 			if k.Master != "" {
 				// A bridge's port has no addresses, not even one of its own making.
@@ -76,7 +79,7 @@ func (b *build) main(h ruleset.House) Namespace {
 	for _, w := range b.wans {
 		b.nearEnd(&n, w)
 		if w.link.Kind == VLAN && !w.absent {
-			n.addParent(w.link.Parent)
+			n.addParent(w.link.Parent, 0)
 		}
 	}
 	b.spare(&n)
@@ -210,11 +213,15 @@ func (n *Namespace) addLink(l Link) {
 	n.Links = append(n.Links, l)
 }
 
-// addParent adds a port that carries VLANs, unless it is there as more than that.
-func (n *Namespace) addParent(port string) {
-	if !slices.ContainsFunc(n.Links, func(k Link) bool { return k.Name == port }) {
-		n.Links = append(n.Links, Link{Name: port, Kind: Port, Up: true})
+// addParent adds a port that carries VLANs, unless it is there as more than that. It
+// is made as wide as mtu; 0: it stays as it is.
+func (n *Namespace) addParent(port string, mtu int) {
+	i := slices.IndexFunc(n.Links, func(k Link) bool { return k.Name == port })
+	if i < 0 {
+		n.Links = append(n.Links, Link{Name: port, Kind: Port, Up: true, MTU: mtu})
+		return
 	}
+	n.Links[i].MTU = max(n.Links[i].MTU, mtu)
 }
 
 // cableMTU is that of a cable: it must not be narrower than the line.

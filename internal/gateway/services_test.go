@@ -13,6 +13,7 @@ import (
 	"weir/internal/failover"
 	"weir/internal/probe"
 	"weir/internal/ra"
+	"weir/internal/state"
 	"weir/internal/wan/dhcp4"
 )
 
@@ -86,10 +87,19 @@ lan "quiet" {
 lan "said" {
   interface = "eth5"
   address   = ["10.0.7.1/24", "fd00:7::1/64"]
+  reach     = [wan, lan.home]
+  mtu       = 1400
   advertise {
-    prefix = "fd00:77::/64"
-    dns    = "fd00:7::53"
-    search = "example.org"
+    prefix             = "fd00:77::/64"
+    dns                = "fd00:7::53"
+    search             = "example.org"
+    router_lifetime    = "10m"
+    preferred_lifetime = "20m"
+    valid_lifetime     = "40m"
+    managed            = true
+    other              = true
+    pref64             = "64:ff9b::/96"
+    captive_portal     = "https://portal.example/api"
   }
 }
 `)
@@ -98,10 +108,28 @@ lan "said" {
 		w.lans[l] = link{l, 9, ""}
 	}
 	w.use6 = "fiber"
+	life := ra.Lifetime{Router: 30 * time.Minute, Preferred: 45 * time.Minute, Valid: 90 * time.Minute}
+	routes := func(s ...string) (out []ra.Route) {
+		for _, p := range prefixes(s...) {
+			out = append(out, ra.Route{Prefix: p})
+		}
+		return out
+	}
 	want := []ra.LAN{
-		{Name: "home", Router: true, Prefixes: prefixes("fd00::/64"), DNS: addresses("fd00::1"), Search: []string{"home.arpa"}},
-		{Name: "guest", Router: true, Prefixes: prefixes("fd12:3456:789a:2::/64"), DNS: addresses("fd12:3456:789a:2::1"), Search: []string{"home.arpa"}},
-		{Name: "said", Router: true, Prefixes: prefixes("fd00:77::/64"), DNS: addresses("fd00:7::53"), Search: []string{"example.org"}},
+		{
+			Name: "home", Router: true, Prefixes: prefixes("fd00::/64"), DNS: addresses("fd00::1"), Search: []string{"home.arpa"},
+			Lifetime: life, Routes: routes("fd12:3456:789a::/48", "fd00:8::/64", "fd00:7::/64"),
+		},
+		{
+			Name: "guest", Router: true, Prefixes: prefixes("fd12:3456:789a:2::/64"), DNS: addresses("fd12:3456:789a:2::1"), Search: []string{"home.arpa"},
+			Lifetime: life, Routes: routes("fd00::/64", "fd12:3456:789a::/48", "fd00:8::/64", "fd00:7::/64"),
+		},
+		{
+			Name: "said", Router: true, Prefixes: prefixes("fd00:77::/64"), DNS: addresses("fd00:7::53"), Search: []string{"example.org"},
+			Lifetime: ra.Lifetime{Router: 10 * time.Minute, Preferred: 20 * time.Minute, Valid: 40 * time.Minute},
+			Managed:  true, Other: true, PREF64: netip.MustParsePrefix("64:ff9b::/96"), Portal: "https://portal.example/api",
+			Link: ra.Link{MTU: 1400}, Routes: routes("fd00::/64", "fd12:3456:789a::/48"),
+		},
 	}
 	if d := cmp.Diff(want, raLANs(c, w), addrs); d != "" {
 		t.Error(d)
@@ -115,6 +143,38 @@ lan "said" {
 	w.lans["home"] = link{name: "eth0"}
 	if got := raLANs(c, w); len(got) != 2 {
 		t.Errorf("without its link the LAN is advertised on: %v", got)
+	}
+}
+
+// TestAdvise: a prefix that goes is remembered with the time since the boot, so that
+// setting the clock neither ends nor prolongs its being taken back.
+func TestAdvise(t *testing.T) {
+	p := netip.MustParsePrefix("2001:db8:f:1::/64")
+	lan := ra.LAN{Name: "home", Prefixes: prefixes(p.String()), Limits: []ra.Limit{{Prefix: p}}, Lifetime: ra.Lifetime{Valid: 3 * time.Hour}}
+	advised := map[string][]state.Told{}
+	at := func(wall time.Time, up time.Duration) state.Clock { return state.Clock{Wall: wall, Boot: "a", Up: up} }
+	y1970, now := time.Unix(60, 0), time.Unix(2e9, 0)
+	if n := len(advise([]ra.LAN{lan}, advised, at(y1970, time.Minute))); n != 1 {
+		t.Fatalf("%d things are to be stored of a new prefix, want 1", n)
+	}
+	if n := len(advise([]ra.LAN{lan}, advised, at(y1970, time.Minute))); n != 0 {
+		t.Errorf("%d things are to be stored, and nothing has changed", n)
+	}
+	for i, c := range []struct {
+		clock state.Clock
+		old   bool
+	}{
+		{at(y1970, 10*time.Minute), true}, // gone now
+		{at(now, 11*time.Minute), true},   // the clock is set
+		{at(now, 3*time.Hour), true},
+		{at(y1970, 3*time.Hour+11*time.Minute), false},
+		{at(y1970, 4*time.Hour), false},
+	} {
+		gone := []ra.LAN{{Name: "home", Lifetime: lan.Lifetime}}
+		advise(gone, advised, c.clock)
+		if got := len(gone[0].Old) == 1; got != c.old {
+			t.Errorf("%d: taken back %t, want %t", i, got, c.old)
+		}
 	}
 }
 
@@ -185,6 +245,8 @@ lan "guest" {
 			Hosts: []dhcpd.Host{{Name: "tv", DNSName: "tv", MAC: []string{"02:00:00:00:00:aa", "02:00:00:00:00:ab"}, ClientID: []string{"01ab"}}},
 		},
 	}
+	c.LANs[2].MTU = 1400 // guest
+	want[1].Options = append(want[1].Options, dhcpd.Option{Code: 26, Data: []byte{1400 >> 8, 1400 & 0xff}})
 	if d := cmp.Diff(want, dhcpdLANs(c, w), addrs); d != "" {
 		t.Error(d)
 	}

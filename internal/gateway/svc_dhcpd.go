@@ -3,6 +3,7 @@ package gateway
 import (
 	"cmp"
 	"context"
+	"encoding/binary"
 	"errors"
 	"net/netip"
 	"os"
@@ -18,6 +19,9 @@ import (
 	"weir/internal/state"
 	"weir/internal/worker"
 )
+
+// optionMTU is the interface MTU option (RFC 2132, 5.1).
+const optionMTU = 26
 
 // dhcpdLANs is what the DHCP server gives on the LANs, those whose link is there.
 func dhcpdLANs(c *config.Config, w world) []dhcpd.LAN {
@@ -39,6 +43,9 @@ func dhcpdLANs(c *config.Config, w world) []dhcpd.LAN {
 		}
 		for _, s := range l.DHCP.Subnets {
 			d.Subnets = append(d.Subnets, dhcpd.Subnet{Prefix: s.Prefix, Pool: dhcpRanges(s.Pool), Router: s.Router, Options: dhcpOptions(s.Options)})
+		}
+		if l.MTU != 0 && !slices.ContainsFunc(l.DHCP.Options, func(o config.Option) bool { return o.Code == optionMTU }) {
+			d.Options = append(d.Options, dhcpd.Option{Code: optionMTU, Data: binary.BigEndian.AppendUint16(nil, uint16(l.MTU))})
 		}
 		for _, h := range l.Hosts {
 			host := dhcpd.Host{Name: h.Name, DNSName: h.DNSName, MAC: h.MAC, ClientID: h.ID}

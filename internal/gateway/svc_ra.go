@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/netip"
@@ -28,7 +29,14 @@ func raLANs(c *config.Config, w world) []ra.LAN {
 		if !l.Advertise.Enabled || len(addrs) == 0 || w.lans[l.Name].index == 0 {
 			continue
 		}
-		a := ra.LAN{Name: l.Name, Router: w.use6 != "", Prefixes: l.Advertise.Prefix, DNS: l.Advertise.DNS, Search: l.Advertise.Search}
+		v := l.Advertise
+		a := ra.LAN{
+			Name: l.Name, Router: w.use6 != "", Prefixes: v.Prefix, DNS: v.DNS, Search: v.Search,
+			Lifetime: ra.Lifetime{Router: v.Router, Preferred: v.Preferred, Valid: v.Valid},
+			Managed:  v.Managed, Other: v.Other, PREF64: v.PREF64, Portal: v.Portal,
+			Routes: raRoutes(c, w, st, granted, l),
+			Link:   ra.Link{MTU: l.MTU},
+		}
 		if a.Prefixes == nil {
 			for _, p := range addrs {
 				if p.Bits() == 64 {
@@ -50,6 +58,44 @@ func raLANs(c *config.Config, w world) []ra.LAN {
 	return out
 }
 
+// raRoutes are the networks of the house that a LAN is led to by the gateway also
+// where that is not the router of all the rest (RFC 7084, L-3): its ULA and what it
+// was delegated as a whole, and networks by hand of LANs that this one may reach.
+func raRoutes(c *config.Config, w world, st state.State, granted map[string][]netip.Prefix, l config.LAN) (out []ra.Route) {
+	ula := c.Gateway.ULA
+	if !ula.IsValid() {
+		ula = st.ULA
+	}
+	used := false
+	for _, o := range c.LANs {
+		reach := slices.ContainsFunc(l.Reach, func(p config.Place) bool {
+			return p.Ref.Kind == config.KindLAN && (p.Ref.Name == "" || p.Ref.Name == o.Name)
+		})
+		for _, p := range c.Address6(o.Name, st.ULA) {
+			switch inULA := ula.IsValid() && ula.Overlaps(p); {
+			case inULA && !used:
+				used = true
+				out = append(out, ra.Route{Prefix: ula})
+			case !inULA && reach && o.Name != l.Name && !p.IsSingleIP():
+				out = append(out, ra.Route{Prefix: p.Masked()})
+			}
+		}
+	}
+	for _, wan := range c.WANs {
+		lease := w.wans[wan.Name].lease6
+		for _, p := range granted[wan.Name] {
+			i := slices.IndexFunc(lease.Prefix, func(l state.Leased6) bool { return l.Prefix == p })
+			if i >= 0 && lease.Prefix[i].Valid > 0 && p.Bits() < 64 { // a /64 is on the link
+				out = append(out, ra.Route{Prefix: p, Until: lease.Up + min(lease.Prefix[i].Valid, longest)})
+			}
+		}
+	}
+	return out
+}
+
+// longest stands for a lease without end.
+const longest = 10 * 365 * 24 * time.Hour
+
 // delegate adds a LAN's networks in what is taken of a line's lease, for as long as
 // that has them.
 func delegate(a *ra.LAN, l state.Lease6, granted []netip.Prefix, number uint16) {
@@ -58,40 +104,39 @@ func delegate(a *ra.LAN, l state.Lease6, granted []netip.Prefix, number uint16) 
 		if !ok || p.Valid == 0 || !slices.Contains(granted, p.Prefix) {
 			continue
 		}
-		const longest = 10 * 365 * 24 * time.Hour // what is without end
 		a.Prefixes = append(a.Prefixes, net)
 		a.Limits = append(a.Limits, ra.Limit{Prefix: net, Preferred: l.Up + min(p.Preferred, longest), Valid: l.Up + min(p.Valid, longest)})
 	}
 }
 
-// toldFor is how long hosts may remember a prefix that nobody advertises any more:
-// longer than what we ever say it is valid for.
+// toldFor is how long a prefix that nobody advertises any more is taken back at
+// least: a host makes two hours of what it is told to forget (RFC 4862, 5.5.3).
 const toldFor = 2 * time.Hour
 
 // advise books which delegated prefixes are advertised on each LAN, and tells of
 // those that are no more but may still be remembered. What changed is to be stored:
 // after a power cut it is all that is known of what hosts were told (RFC 9096, 3.5).
-func advise(lans []ra.LAN, advised map[string][]state.Told, now time.Time) []state.Item {
+func advise(lans []ra.LAN, advised map[string][]state.Told, now state.Clock) []state.Item {
 	var items []state.Item
 	for i := range lans {
 		l := &lans[i]
 		var told []state.Told
 		for _, p := range l.Limits {
-			told = append(told, state.Told{Prefix: p.Prefix})
+			told = append(told, state.Told{Prefix: p.Prefix, For: l.Lifetime.Valid})
 		}
 		for _, t := range advised[l.Name] {
 			if slices.Contains(l.Prefixes, t.Prefix) {
 				continue
 			}
 			if t.At.IsZero() {
-				t.At = now.Round(time.Second)
+				t.At, t.Boot, t.Up = now.Wall.Round(time.Second), now.Boot, now.Up
 			}
-			if now.Sub(t.At) < toldFor && len(told) < maxTold {
+			if t.Age(now) < max(toldFor, t.For) && len(told) < maxTold {
 				told = append(told, t)
 				l.Old = append(l.Old, t.Prefix)
 			}
 		}
-		if !slices.EqualFunc(told, advised[l.Name], func(a, b state.Told) bool { return a.Prefix == b.Prefix && a.At.Equal(b.At) }) {
+		if !slices.EqualFunc(told, advised[l.Name], func(a, b state.Told) bool { return a.Prefix == b.Prefix && a.For == b.For && a.At.Equal(b.At) }) {
 			advised[l.Name] = told
 			items = append(items, state.KeepTold(l.Name, told))
 		}
@@ -127,7 +172,11 @@ type raSocket struct {
 // syncRA tells the advertiser what to advertise.
 func (d *daemon) syncRA(ctx context.Context) {
 	want := raLANs(d.cfg, d.world)
-	if items := advise(want, d.advised, time.Now()); len(items) > 0 {
+	clock, err := state.ReadClock()
+	if err != nil {
+		clock.Wall = time.Now()
+	}
+	if items := advise(want, d.advised, clock); len(items) > 0 {
 		d.items <- items
 	}
 	if d.ra == nil && len(want) == 0 {
@@ -210,7 +259,9 @@ func (s *advertiser) prepare(_ context.Context, fresh bool) (told, error) {
 			s.open[l.Name] = sock
 		}
 		keep[l.Name] = true
+		mtu := cmp.Or(l.Link.MTU, sock.link.MTU) // the file's, also before the port has it
 		l.Link = sock.link
+		l.Link.MTU = mtu
 		if l.Passed = fresh || !ok; l.Passed {
 			t.files = append(t.files, sock.file)
 		}

@@ -18,6 +18,7 @@ type Engine struct {
 	lan  LAN
 
 	limits map[netip.Prefix]limit
+	routes []retired[netip.Prefix] // and when their lease ends; zero: never
 
 	started bool
 	fast    int       // advertisements that still come in short intervals
@@ -29,6 +30,7 @@ type Engine struct {
 	oldPrefixes []retired[netip.Prefix]
 	oldDNS      []retired[netip.Addr]
 	oldSearch   []retired[string]
+	oldRoutes   []retired[netip.Prefix]
 
 	others map[netip.Addr]OtherRouter
 	told   map[netip.Addr]time.Time // when the owner was told of a router
@@ -61,15 +63,24 @@ func NewEngine(r *rand.Rand) *Engine {
 // twice more soon after (RFC 4861, 6.2.4).
 func (e *Engine) Configure(now time.Time, l LAN) {
 	old := e.lan
-	e.lan = l
 	sooner := e.limit(now, l.Limits)
+	e.lan = l
+	e.routes = nil
+	for _, r := range l.Routes {
+		end := time.Time{}
+		if r.Until != 0 {
+			end = now.Add(r.Until)
+		}
+		e.routes = append(e.routes, retired[netip.Prefix]{r.Prefix, end})
+	}
 	if e.started && same(old, l) && !sooner {
 		return
 	}
 	if !e.started {
-		e.oldPrefixes = retire(nil, l.Old, l.Prefixes, now.Add(validLifetime))
+		e.oldPrefixes = retire(nil, l.Old, l.Prefixes, now.Add(l.Lifetime.Valid))
 	} else {
-		e.oldPrefixes = retire(e.oldPrefixes, old.Prefixes, l.Prefixes, now.Add(validLifetime))
+		e.oldPrefixes = retire(e.oldPrefixes, old.Prefixes, l.Prefixes, now.Add(max(old.Lifetime.Valid, l.Lifetime.Valid)))
+		e.oldRoutes = retire(e.oldRoutes, prefixes(old.Routes), prefixes(l.Routes), now.Add(routeLifetime))
 		e.oldDNS = retire(e.oldDNS, old.DNS, l.DNS, now.Add(dnsLifetime))
 		e.oldSearch = retire(e.oldSearch, old.Search, l.Search, now.Add(dnsLifetime))
 	}
@@ -88,8 +99,8 @@ func (e *Engine) limit(now time.Time, ls []Limit) (sooner bool) {
 		limits[l.Prefix] = n
 		// What the last advertisement said counts from then.
 		old, known := e.limits[l.Prefix]
-		sooner = sooner || known && (n.preferred.Before(earlier(old.preferred, e.last.Add(preferredLifetime)).Add(-time.Second)) ||
-			n.valid.Before(earlier(old.valid, e.last.Add(validLifetime)).Add(-time.Second)))
+		sooner = sooner || known && (n.preferred.Before(earlier(old.preferred, e.last.Add(e.lan.Lifetime.Preferred)).Add(-time.Second)) ||
+			n.valid.Before(earlier(old.valid, e.last.Add(e.lan.Lifetime.Valid)).Add(-time.Second)))
 	}
 	e.limits = limits
 	return sooner
@@ -98,7 +109,7 @@ func (e *Engine) limit(now time.Time, ls []Limit) (sooner bool) {
 // lifetimes are those of a prefix that is advertised: ours, but never more than the
 // ISP's lease has left (RFC 9096, 3.4).
 func (e *Engine) lifetimes(now time.Time, p netip.Prefix) (preferred, valid time.Duration) {
-	preferred, valid = preferredLifetime, validLifetime
+	preferred, valid = e.lan.Lifetime.Preferred, e.lan.Lifetime.Valid
 	if l, ok := e.limits[p]; ok {
 		valid = max(0, min(valid, l.valid.Sub(now).Truncate(time.Second)))
 		preferred = max(0, min(preferred, valid, l.preferred.Sub(now).Truncate(time.Second)))
@@ -106,10 +117,13 @@ func (e *Engine) lifetimes(now time.Time, p netip.Prefix) (preferred, valid time
 	return preferred, valid
 }
 
-// interval is how long hosts may wait for the next advertisement: a short lease's
-// prefix has to be renewed on them before it ends.
+// interval is how long hosts may wait for the next advertisement: what is short-lived
+// has to be renewed on them before it ends.
 func (e *Engine) interval(now time.Time) time.Duration {
 	longest := maxInterval
+	if r := e.lan.Lifetime.Router; r > 0 {
+		longest = min(longest, r/3)
+	}
 	for _, p := range e.lan.Prefixes {
 		if preferred, _ := e.lifetimes(now, p); preferred > 0 {
 			longest = min(longest, preferred/3)
@@ -127,7 +141,17 @@ func earlier(a, b time.Time) time.Time {
 
 func same(a, b LAN) bool {
 	return a.Router == b.Router && a.Link == b.Link && slices.Equal(a.Prefixes, b.Prefixes) &&
-		slices.Equal(a.DNS, b.DNS) && slices.Equal(a.Search, b.Search)
+		slices.Equal(a.DNS, b.DNS) && slices.Equal(a.Search, b.Search) &&
+		a.Lifetime == b.Lifetime && a.Managed == b.Managed && a.Other == b.Other &&
+		slices.Equal(prefixes(a.Routes), prefixes(b.Routes)) && a.PREF64 == b.PREF64 && a.Portal == b.Portal
+}
+
+func prefixes(rs []Route) []netip.Prefix {
+	out := make([]netip.Prefix, len(rs))
+	for i, r := range rs {
+		out[i] = r.Prefix
+	}
+	return out
 }
 
 // retire adds to old what was advertised and is no more, and takes from it what
@@ -239,9 +263,9 @@ func (e *Engine) Farewell(now time.Time) Send {
 
 // message is the advertisement as of now.
 func (e *Engine) message(now time.Time, router bool) *ndp.RouterAdvertisement {
-	ra := &ndp.RouterAdvertisement{CurrentHopLimit: hopLimit}
+	ra := &ndp.RouterAdvertisement{CurrentHopLimit: hopLimit, ManagedConfiguration: e.lan.Managed, OtherConfiguration: e.lan.Other}
 	if router {
-		ra.RouterLifetime = routerLifetime
+		ra.RouterLifetime = e.lan.Lifetime.Router
 	}
 	if mac, err := net.ParseMAC(e.lan.Link.MAC); err == nil {
 		ra.Options = append(ra.Options, &ndp.LinkLayerAddress{Direction: ndp.Source, Addr: mac})
@@ -254,10 +278,21 @@ func (e *Engine) message(now time.Time, router bool) *ndp.RouterAdvertisement {
 		ra.Options = append(ra.Options, prefixOption(p, preferred, valid))
 	}
 	for _, r := range e.oldPrefixes {
-		if left := r.until.Sub(now); left > 0 {
-			// Deprecated: no new connections from it, the old ones may end (RFC 4862, 5.5.4).
-			ra.Options = append(ra.Options, prefixOption(r.what, 0, left.Truncate(time.Second)))
+		if now.Before(r.until) {
+			// RFC 9096, 3.5 wants both at 0. A host makes two hours of the valid one, in
+			// which its old connections may end (RFC 4862, 5.5.3).
+			ra.Options = append(ra.Options, prefixOption(r.what, 0, 0))
 		}
+	}
+	for _, r := range e.routes {
+		life := routeLifetime
+		if !r.until.IsZero() {
+			life = max(0, min(life, r.until.Sub(now).Truncate(time.Second)))
+		}
+		ra.Options = append(ra.Options, routeOption(r.what, life))
+	}
+	for _, p := range current(e.oldRoutes, now) {
+		ra.Options = append(ra.Options, routeOption(p, 0))
 	}
 	if len(e.lan.DNS) > 0 {
 		ra.Options = append(ra.Options, &ndp.RecursiveDNSServer{Lifetime: dnsLifetime, Servers: e.lan.DNS})
@@ -271,7 +306,17 @@ func (e *Engine) message(now time.Time, router bool) *ndp.RouterAdvertisement {
 	if old := current(e.oldSearch, now); len(old) > 0 {
 		ra.Options = append(ra.Options, &ndp.DNSSearchList{DomainNames: old})
 	}
+	if p := e.lan.PREF64; p.IsValid() {
+		ra.Options = append(ra.Options, &ndp.PREF64{Lifetime: dnsLifetime, Prefix: p})
+	}
+	if e.lan.Portal != "" {
+		ra.Options = append(ra.Options, &ndp.CaptivePortal{URI: e.lan.Portal})
+	}
 	return ra
+}
+
+func routeOption(p netip.Prefix, life time.Duration) ndp.Option {
+	return &ndp.RouteInformation{Prefix: p.Masked().Addr(), PrefixLength: uint8(p.Bits()), RouteLifetime: life}
 }
 
 func prefixOption(p netip.Prefix, preferred, valid time.Duration) ndp.Option {

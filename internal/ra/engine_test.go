@@ -16,7 +16,7 @@ var start = time.Unix(1e9, 0)
 func home() LAN {
 	return LAN{
 		Name: "home", Link: Link{Name: "eth0", Index: 2, MAC: "02:00:00:00:00:01", MTU: 1500},
-		Router: true, Prefixes: []netip.Prefix{netip.MustParsePrefix("fd00::/64")},
+		Router: true, Lifetime: Lifetime{30 * time.Minute, 45 * time.Minute, 90 * time.Minute}, Prefixes: []netip.Prefix{netip.MustParsePrefix("fd00::/64")},
 		DNS: []netip.Addr{netip.MustParseAddr("fd00::1")}, Search: []string{"local"},
 	}
 }
@@ -39,9 +39,21 @@ func show(m *ndp.RouterAdvertisement) string {
 			}
 		case *ndp.RecursiveDNSServer:
 			w = append(w, fmt.Sprintf("dns %v %v", o.Servers, o.Lifetime))
+		case *ndp.RouteInformation:
+			w = append(w, fmt.Sprintf("route %s/%d %v", o.Prefix, o.PrefixLength, o.RouteLifetime))
+		case *ndp.PREF64:
+			w = append(w, fmt.Sprintf("pref64 %s %v", o.Prefix, o.Lifetime))
+		case *ndp.CaptivePortal:
+			w = append(w, "portal "+o.URI)
 		case *ndp.DNSSearchList:
 			w = append(w, fmt.Sprintf("search %v %v", o.DomainNames, o.Lifetime))
 		}
+	}
+	if m.ManagedConfiguration {
+		w = append(w, "M")
+	}
+	if m.OtherConfiguration {
+		w = append(w, "O")
 	}
 	return strings.Join(w, ", ")
 }
@@ -93,11 +105,11 @@ func TestWhatIsAdvertised(t *testing.T) {
 	now = now.Add(time.Minute)
 	l.Prefixes = []netip.Prefix{netip.MustParsePrefix("2001:db8:1::/64")}
 	l.DNS, l.Search, l.Link.MTU = []netip.Addr{netip.MustParseAddr("2001:db8:1::1")}, nil, 1400
-	tick("renumbered: the old is taken back", l, "router 30m0s, mac 02:00:00:00:00:01, mtu 1400, 2001:db8:1::/64 45m0s 1h30m0s, fd00::/64 0s 1h30m0s, "+
+	tick("renumbered: the old is taken back", l, "router 30m0s, mac 02:00:00:00:00:01, mtu 1400, 2001:db8:1::/64 45m0s 1h30m0s, fd00::/64 0s 0s, "+
 		"dns [2001:db8:1::1] 30m0s, dns [fd00::1] 0s, search [local] 0s")
 	now = now.Add(40 * time.Minute)
 	l.Link.MTU = 1500
-	tick("40 minutes later", l, "router 30m0s, "+link+", 2001:db8:1::/64 45m0s 1h30m0s, fd00::/64 0s 50m0s, dns [2001:db8:1::1] 30m0s")
+	tick("40 minutes later", l, "router 30m0s, "+link+", 2001:db8:1::/64 45m0s 1h30m0s, fd00::/64 0s 0s, dns [2001:db8:1::1] 30m0s")
 	l.Prefixes = append(l.Prefixes, netip.MustParsePrefix("fd00::/64"))
 	tick("the old one is back", l, "router 30m0s, "+link+", 2001:db8:1::/64 45m0s 1h30m0s, fd00::/64 45m0s 1h30m0s, dns [2001:db8:1::1] 30m0s")
 	if got, want := show(e.Farewell(now).Msg), "router 0s, "+link+", 2001:db8:1::/64 45m0s 1h30m0s, fd00::/64 45m0s 1h30m0s, dns [2001:db8:1::1] 0s"; got != want {
@@ -106,6 +118,42 @@ func TestWhatIsAdvertised(t *testing.T) {
 	if got, want := show(newConfigured(LAN{Link: Link{MTU: 1000}}).Tick(start)[0].Msg), "router 0s"; got != want {
 		t.Errorf("with nothing to say: %s, want %s", got, want)
 	}
+}
+
+// TestWhatTheFileSays: each key of the file is in the advertisement, what is no
+// more is taken back, and a lease that ends ends its route.
+func TestWhatTheFileSays(t *testing.T) {
+	l := LAN{
+		Router: true, Lifetime: Lifetime{time.Minute, 2 * time.Minute, 3 * time.Minute}, Managed: true, Other: true,
+		Prefixes: []netip.Prefix{netip.MustParsePrefix("2001:db8:f:1::/64")},
+		Limits:   []Limit{{netip.MustParsePrefix("2001:db8:f:1::/64"), time.Minute, 10 * time.Minute}},
+		Routes:   []Route{{Prefix: netip.MustParsePrefix("fd00::/48")}, {netip.MustParsePrefix("2001:db8:f::/48"), 10 * time.Minute}},
+		PREF64:   netip.MustParsePrefix("64:ff9b::/96"), Portal: "https://portal.example/api",
+	}
+	e := newConfigured(l)
+	tick := func(what, want string) {
+		t.Helper()
+		at, _ := e.Next()
+		out := e.Tick(at)
+		if got := show(out[0].Msg); got != want {
+			t.Errorf("%s:\n got %s\nwant %s", what, got, want)
+		}
+		if _, err := ndp.MarshalMessage(out[0].Msg); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	const rest = "pref64 64:ff9b::/96 30m0s, portal https://portal.example/api, M, O"
+	tick("at first", "router 1m0s, 2001:db8:f:1::/64 1m0s 3m0s, route fd00::/48 30m0s, route 2001:db8:f::/48 10m0s, "+rest)
+	until(e, start.Add(11*time.Minute), func(at time.Time, _ Send) {
+		if next, _ := e.Next(); next.Sub(at) > time.Minute/3 {
+			t.Errorf("the next advertisement after %v: the gateway's %v as a router would nearly be over", next.Sub(at), l.Lifetime.Router)
+		}
+	})
+	tick("when the lease is over", "router 1m0s, 2001:db8:f:1::/64 0s 0s, route fd00::/48 30m0s, route 2001:db8:f::/48 0s, "+rest)
+	at, _ := e.Next()
+	l.Routes, l.Managed, l.Lifetime.Router = l.Routes[:1], false, 0
+	e.Configure(at, l)
+	tick("changed", "router 0s, 2001:db8:f:1::/64 1m0s 3m0s, route fd00::/48 30m0s, route 2001:db8:f::/48 0s, "+strings.Replace(rest, "M, ", "", 1))
 }
 
 func newConfigured(l LAN) *Engine {
@@ -178,7 +226,7 @@ func TestSolicitations(t *testing.T) {
 			if d := at.Sub(now); d > maxDelay && s.To != allNodes() {
 				t.Errorf("%s is answered after %v", s.To, d)
 			}
-			if s.Msg.RouterLifetime != routerLifetime {
+			if s.Msg.RouterLifetime != home().Lifetime.Router {
 				t.Errorf("%s is told of no router", s.To)
 			}
 			got = append(got, s.To.String())

@@ -174,7 +174,7 @@ func TestWithAKernelClient(t *testing.T) {
 		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
-		if m := next(t, heard, 5*time.Second); m.RouterLifetime != routerLifetime {
+		if m := next(t, heard, 5*time.Second); m.RouterLifetime != home().Lifetime.Router {
 			t.Errorf("after a kill: %s", show(m))
 		}
 		if err := child.Send(send()); err != nil {
@@ -182,7 +182,7 @@ func TestWithAKernelClient(t *testing.T) {
 		}
 		in(t, cli, "rdisc6", "-1", "-r", "3", "-w", "2000", "e0")
 		for _, m := range drain(heard) {
-			if m.RouterLifetime != routerLifetime {
+			if m.RouterLifetime != home().Lifetime.Router {
 				t.Errorf("after a restart or the same again: %s", show(m))
 			}
 		}

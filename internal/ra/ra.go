@@ -40,6 +40,18 @@ type LAN struct {
 	Router   bool           // some line that is up carries IPv6
 	Prefixes []netip.Prefix // /64s, for SLAAC
 	Limits   []Limit        // of those of them that are leased from an ISP
+	Lifetime Lifetime
+
+	// Managed and Other say that addresses, and the rest, are had by DHCPv6 (RFC
+	// 4861, 4.2, M and O).
+	Managed, Other bool
+
+	// Routes are the house's networks, which the gateway leads to whether or not a
+	// line carries IPv6 (RFC 4191; RFC 7084, L-3).
+	Routes []Route
+
+	PREF64 netip.Prefix // of a NAT64 of the house (RFC 8781); invalid: none
+	Portal string       // URL of the captive portal's API (RFC 8910); "" is none
 
 	// Old are prefixes that were advertised before this worker started, and are no
 	// more: a power cut must not leave hosts with them. Looked at when the LAN's
@@ -48,6 +60,17 @@ type LAN struct {
 
 	DNS    []netip.Addr
 	Search []string // no trailing dots
+}
+
+// Lifetime is how long hosts believe an advertisement: in the gateway as their
+// router (0: it is none), in new connections from a prefix, and in a prefix at all.
+type Lifetime struct{ Router, Preferred, Valid time.Duration }
+
+// Route is a network that the gateway leads to. Until is the end of the ISP's lease,
+// as in a Limit; 0: there is none.
+type Route struct {
+	Prefix netip.Prefix
+	Until  time.Duration
 }
 
 // Limit is how long a prefix may be advertised for at most: what is left of the
@@ -89,15 +112,11 @@ type OtherRouter struct {
 	Seen     time.Time
 }
 
-// What is advertised, and for how long. Preferred and valid lifetimes are RFC
-// 9096's idea of short: half an hour's router lifetime, one and a half of it and
-// twice that, so that what has changed is forgotten within hours and not weeks.
+// What is advertised beside what the file says.
 const (
-	routerLifetime    = 30 * time.Minute
-	preferredLifetime = 45 * time.Minute
-	validLifetime     = 90 * time.Minute
-	dnsLifetime       = 30 * time.Minute // RFC 8106, 5.1: three times the longest interval
-	hopLimit          = 64               // RFC 1700's, and every system's own
+	dnsLifetime   = 30 * time.Minute // RFC 8106, 5.1: three times the longest interval
+	routeLifetime = 30 * time.Minute // RFC 4191
+	hopLimit      = 64               // RFC 1700's, and every system's own
 )
 
 // Times of RFC 4861, 6.2.1 and 10, and where we differ.

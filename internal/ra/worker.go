@@ -107,6 +107,11 @@ func (w *work) configure(ctx context.Context, cfg Config, files []*os.File) erro
 			l.Limits[i].Preferred -= time.Duration(up.Nano())
 			l.Limits[i].Valid -= time.Duration(up.Nano())
 		}
+		for i := range l.Routes {
+			if r := &l.Routes[i]; r.Until != 0 {
+				r.Until = max(r.Until-time.Duration(up.Nano()), 1)
+			}
+		}
 		select {
 		case old.tell <- l:
 		case <-old.done:

@@ -31,10 +31,24 @@ type Choice struct {
 	Since time.Time `json:"since"`
 }
 
-// Told is a delegated prefix as it was last advertised on a LAN.
+// Told is a delegated prefix that was advertised on a LAN. At is when that ended;
+// zero: it goes on.
 type Told struct {
 	Prefix netip.Prefix
-	At     time.Time // wall clock
+	For    time.Duration // how long it was said to be valid at most
+	At     time.Time     // wall clock
+	Boot   string        // Clock.Boot at the time of At
+	Up     time.Duration // Clock.Up at the time of At
+}
+
+// Age is how long ago it was last advertised, as far as can be known: see
+// Lease.Remaining. It is never negative, and 0 while that goes on.
+func (t Told) Age(c Clock) time.Duration {
+	if t.At.IsZero() {
+		return 0
+	}
+	age, _ := c.since(t.At, t.Boot, t.Up)
+	return age
 }
 
 // Item is something to keep: Put it.

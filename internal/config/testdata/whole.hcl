@@ -69,6 +69,7 @@ lan "home" {
   interface = ["eth0", "eth4"]
   address   = ["10.0.10.1/24", "fd00::1/64"]
   reach     = [wan, lan.things, self, "192.168.2.0/30"]
+  mtu       = 9000
 
   dhcp {
     enabled = true
@@ -104,6 +105,14 @@ lan "home" {
     prefix  = "fd00::/64"
     dns     = "fd00::23"
     search  = ["example.net", "Home.Arpa"]
+
+    router_lifetime    = "10m"
+    preferred_lifetime = "20m"
+    valid_lifetime     = "40m"
+    managed            = true
+    other              = true
+    pref64             = "64:ff9b::/96"
+    captive_portal     = "https://portal.example/api"
   }
 
   host "nas" {

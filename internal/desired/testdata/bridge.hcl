@@ -21,11 +21,13 @@ wan "jumbo" {
 lan "home" {
   interface = ["eth0", "eth2", "eth3"]
   address   = "10.20.0.1/22"
+  mtu       = 1400
 }
 
 lan "guest" {
   interface = ["eth0", "enx0123456789ab"]
   vlan      = 20
+  mtu       = 9000
   address   = "10.30.0.1/24"
   reach     = wan
 }
