@@ -144,7 +144,7 @@ func (s *server) do(ctx context.Context, now time.Time, out Out) error {
 	}
 	for _, q := range out.Probes {
 		if p := s.ports[q.LAN]; p != nil {
-			s.sent(q.LAN, "ARP probe", p.arp.Write(ctx, ether.Probe(s.engine.scope(q.LAN).mac, q.Addr).Frame()))
+			s.sent(ctx, q.LAN, "ARP probe", p.arp.WriteNow(ether.Probe(s.engine.scope(q.LAN).mac, q.Addr).Frame()))
 		}
 	}
 	for _, l := range out.Keep {
@@ -180,7 +180,10 @@ func (s *server) say(ctx context.Context, now time.Time, events []Event) {
 			s.suppressed++
 			continue
 		}
-		attrs := []slog.Attr{slog.String("lan", ev.LAN), slog.String("mac", ev.MAC)}
+		attrs := []slog.Attr{slog.String("lan", ev.LAN)}
+		if ev.MAC != "" {
+			attrs = append(attrs, slog.String("mac", ev.MAC))
+		}
 		if ev.Addr.IsValid() {
 			attrs = append(attrs, slog.String("addr", ev.Addr.String()))
 		}
@@ -249,12 +252,12 @@ func (s *server) send(ctx context.Context, r Reply) {
 		Dst:     r.Dst,
 		Payload: r.Packet.ToBytes(),
 	}
-	s.sent(r.LAN, r.Packet.MessageType().String(), p.dhcp.Write(ctx, u.Frame()))
+	s.sent(ctx, r.LAN, r.Packet.MessageType().String(), p.dhcp.WriteNow(u.Frame()))
 }
 
 // sent logs what could not be sent: whoever waits for it asks again.
-func (s *server) sent(lan, what string, err error) {
+func (s *server) sent(ctx context.Context, lan, what string, err error) {
 	if err != nil {
-		s.log.Warn("a message of the DHCP server was not sent", "lan", lan, "message", what, "err", err)
+		s.say(ctx, time.Now(), []Event{{Level: slog.LevelWarn, Text: "a message of the DHCP server was not sent", LAN: lan, Why: what + ": " + err.Error()}})
 	}
 }

@@ -20,6 +20,9 @@ import (
 // bytes, the header, and room. DHCP messages are smaller.
 const MaxFrame = 2048
 
+// recvBuffer is what waits to be read, with the kernel's own bytes.
+const recvBuffer = 1 << 20
+
 // Open opens a packet socket on port for frames of an EtherType that pass
 // filter, which has to ask for the EtherType itself. Its network namespace is the calling thread's: call it in netns.Do.
 // The file goes to whoever makes a Conn of it, in this process or another.
@@ -49,6 +52,9 @@ func Open(port string, etherType uint16, filter []bpf.Instruction) (*os.File, er
 		err = unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_IGNORE_OUTGOING, 1)
 	}
 	if err == nil {
+		// The usual 208 kB are some 170 frames: 50 ms of a flood. Not vital, and
+		// refused in a user namespace.
+		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, recvBuffer)
 		err = unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: htons(heard(etherType)), Ifindex: ifi.Index})
 	}
 	if err != nil {
@@ -266,6 +272,26 @@ func aux(oob []byte) (status uint32, vlan uint16) {
 func (c *Conn) Write(ctx context.Context, frame []byte) error {
 	to := &unix.SockaddrLinklayer{Protocol: binary.NativeEndian.Uint16(frame[ethLen-2:]), Ifindex: c.port}
 	if err := c.c.Sendto(ctx, frame, 0, to); err != nil {
+		return fmt.Errorf("send a frame: %w", err)
+	}
+	return nil
+}
+
+// WriteNow sends a whole frame, or says at once that there is no room for it on
+// its way (EAGAIN, ENOBUFS): for who has others to serve than those at a port
+// that is stuck.
+func (c *Conn) WriteNow(frame []byte) error {
+	to := &unix.SockaddrLinklayer{Protocol: binary.NativeEndian.Uint16(frame[ethLen-2:]), Ifindex: c.port}
+	rc, err := c.c.SyscallConn()
+	if err == nil {
+		var sendErr error
+		err = rc.Write(func(fd uintptr) bool {
+			sendErr = unix.Sendto(int(fd), frame, unix.MSG_DONTWAIT, to)
+			return true
+		})
+		err = errors.Join(err, sendErr)
+	}
+	if err != nil {
 		return fmt.Errorf("send a frame: %w", err)
 	}
 	return nil
