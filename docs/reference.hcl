@@ -534,6 +534,19 @@ dns {
   # True or false. Unsaid: true. Source: RFC 4035.
   validate = true
 
+  # Who may ask; whoever else does is refused. The gateway itself always may. Networks of the public
+  # internet are not taken, but a LAN's own.
+  # Network; one or a list. Unsaid: the LANs' networks, and link-local addresses. Source:
+  # allow-query.
+  # client = ["10.0.10.0/24", "10.8.0.0/24"]
+
+  # Domains whose names may point into the house. What else the internet says of addresses in here
+  # is withheld, so that no web page reaches the house's devices by a name of its own (DNS
+  # rebinding): private, loopback, shared (100.64.0.0/10) and the LANs' addresses, and IPv6 ones
+  # that hold such. Zones that are forwarded are believed unsaid.
+  # Domain; one or a list. Unsaid: none. Source: rebinding protection, as unbound's private-domain.
+  # private_domain = "plex.direct"
+
   # A zone that is served here, or forwarded, by BIND. The house's domain and the LANs' reverse
   # zones are there unsaid; naming them adds to them.
   zone "home.arpa" {
@@ -626,7 +639,7 @@ dns {
     # Later: secret_file.
   }
 
-  # Later: client, private_domain, log, block_list { }.
+  # Later: log, block_list { }.
 }
 
 # The local socket that the weir command talks to.

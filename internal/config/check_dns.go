@@ -25,6 +25,7 @@ func (c *Config) BIND() bool {
 
 func dnsOf(n *node) DNS {
 	d := DNS{Engine: one[string](n, "engine"), Upstream: list[Server](n, "upstream"), Validate: one[bool](n, "validate")}
+	d.Client, d.PrivateDomain = list[netip.Prefix](n, "client"), list[string](n, "private_domain")
 	for _, zn := range n.all("zone") {
 		z := Zone{Name: zn.label, Pos: zn.pos(), Forward: list[Server](zn, "forward"), TTL: one[time.Duration](zn, "ttl")}
 		s := zn.child("soa")
@@ -110,6 +111,9 @@ func (c *checker) checkDNS(h *house) {
 				c.checkAlias(h, it, h.LANs[i].Hosts[j].Alias[k])
 			}
 		}
+	}
+	for _, it := range n.items("client") {
+		c.checkClient(h, it)
 	}
 	keys := n.all("key")
 	c.onceEach(keys, "")

@@ -398,6 +398,9 @@ type DNS struct {
 	Validate bool     // DNSSEC; BIND only
 	Zones    []Zone   // served or forwarded by BIND, beside those that are there unsaid
 	Keys     []Key
+
+	Client        []netip.Prefix // who may ask; nil: the LANs
+	PrivateDomain []string       // may point into the house; lower case, no trailing dot
 }
 
 // Zone is a zone of BIND's.

@@ -9,7 +9,11 @@ var dnsBlock = &block{
 			doc: "Resolvers that are asked; tls://ADDRESS#NAME is asked encrypted, and has to prove that name (not with bind)."},
 		{name: "validate", typ: typeFlag, def: `true`, source: "RFC 4035",
 			doc: "With bind: answers whose DNSSEC signatures are wrong are withheld. The root's keys are built in and followed (RFC 5011); a file root-anchors with DS records in the state directory takes their place."},
-	}, laterKeys("client", "private_domain", "log")...),
+		{name: "client", typ: typePrefix, list: true, unsaid: "the LANs' networks, and link-local addresses", example: `["10.0.10.0/24", "10.8.0.0/24"]`, source: "allow-query",
+			doc: "Who may ask; whoever else does is refused. The gateway itself always may. Networks of the public internet are not taken, but a LAN's own."},
+		{name: "private_domain", typ: typeDomain, list: true, unsaid: "none", example: `"plex.direct"`, source: "rebinding protection, as unbound's private-domain",
+			doc: "Domains whose names may point into the house. What else the internet says of addresses in here is withheld, so that no web page reaches the house's devices by a name of its own (DNS rebinding): private, loopback, shared (100.64.0.0/10) and the LANs' addresses, and IPv6 ones that hold such. Zones that are forwarded are believed unsaid."},
+	}, laterKeys("log")...),
 	blocks: []*block{
 		zoneBlock,
 		{

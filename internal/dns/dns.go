@@ -33,9 +33,12 @@ type Config struct {
 	Hosts  []Name // from the file
 	Leases []Name // from the DHCP server, the newest first; a host's name wins over a lease's
 
-	// Clients are the networks that are served. Loopback and link-local
-	// addresses always are; everybody else is refused.
+	// Clients are the networks that are served. Loopback addresses always are;
+	// everybody else is refused.
 	Clients []netip.Prefix
+
+	// Private are the domains that may point into the house; no trailing dot.
+	Private []string
 
 	// Upstreams are the file's; empty: those of Lines are asked.
 	Upstreams []Server

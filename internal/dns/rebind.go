@@ -2,18 +2,27 @@ package dns
 
 import (
 	"net/netip"
+	"slices"
+	"strings"
 
 	"github.com/miekg/dns"
+	"golang.org/x/net/publicsuffix"
 )
 
 // pointsInside returns the first address in an answer from outside that a page
 // on the internet could use to have a browser talk to the house: a private or
 // loopback one, one in a LAN's network, also wrapped into IPv6 or told as a
 // hint of an HTTPS or SVCB record (RFC 9460). The name that has it comes along.
+// Whoever is asked for, or has it, in a private domain may have it.
 func (z *Zone) pointsInside(m *dns.Msg) (name string, a netip.Addr, found bool) {
+	for _, q := range m.Question {
+		if z.isPrivate(q.Name) {
+			return "", netip.Addr{}, false
+		}
+	}
 	bad := func(name string, ip []byte) bool {
 		addr, ok := netip.AddrFromSlice(ip)
-		if ok && z.isInside(addr) {
+		if ok && z.isInside(addr) && !z.isPrivate(name) {
 			a = addr
 			return true
 		}
@@ -43,6 +52,20 @@ func (z *Zone) pointsInside(m *dns.Msg) (name string, a netip.Addr, found bool) 
 		}
 	}
 	return "", netip.Addr{}, false
+}
+
+// isPrivate tells whether a name is in a domain that may point into the house.
+func (z *Zone) isPrivate(name string) bool {
+	return slices.ContainsFunc(z.private, func(d string) bool { return dns.IsSubDomain(d, name) })
+}
+
+// owner is the domain that a name was registered as, as far as that is known.
+func owner(name string) string {
+	name = strings.TrimSuffix(name, ".")
+	if d, err := publicsuffix.EffectiveTLDPlusOne(name); err == nil {
+		return d
+	}
+	return name
 }
 
 func hintsInside(rr *dns.SVCB, bad func(string, []byte) bool) bool {

@@ -2,6 +2,7 @@ package dns
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"net/netip"
 	"slices"
@@ -53,11 +54,10 @@ func (s *service) configure(c Config, now time.Time) {
 	s.fwd.use(c.upstreams(), c.Via)
 }
 
-// allowed tells whether a client is served. Whoever has a link-local address is
-// on a LAN: nothing routes it, and the gateway lets nobody ask from a WAN.
+// allowed tells whether a client is served.
 func (s *service) allowed(client netip.Addr) bool {
 	client = client.Unmap().WithZone("")
-	if client.IsLoopback() || client.IsLinkLocalUnicast() {
+	if client.IsLoopback() {
 		return true
 	}
 	return slices.ContainsFunc(*s.from.Load(), func(p netip.Prefix) bool { return p.Contains(client) })
@@ -201,7 +201,7 @@ func (s *service) pointsInside(m *dns.Msg) (reason string, yes bool) {
 	s.rebinding.Add(1)
 	if s.complaints.worth(name, time.Now()) {
 		s.log.Warn("dns answer dropped: a name from outside points into the house", "name", m.Question[0].Name, "addr", addr,
-			"rule", "rebinding protection", "remedy", "give the device a host block and use its name here")
+			"rule", "rebinding protection", "remedy", fmt.Sprintf("if that is meant so: dns { private_domain = %q }", owner(name)))
 	}
 	return "rebinding protection: " + addr.String() + " is an inside address", true
 }

@@ -19,6 +19,7 @@ type Zone struct {
 	gateway string // "gw.home.arpa."
 	serial  uint32
 	lans    []LAN
+	private []string                // domains that may point into the house, canonical
 	names   map[string][]netip.Addr // by lower-case fully qualified name
 	ptr     map[netip.Addr]string
 }
@@ -43,6 +44,9 @@ func NewZone(c Config, serial uint32) *Zone {
 		ptr:    map[netip.Addr]string{},
 	}
 	z.gateway = strings.ToLower(c.Gateway) + "." + z.domain
+	for _, d := range c.Private {
+		z.private = append(z.private, dns.CanonicalName(d))
+	}
 	for _, l := range c.LANs {
 		for _, p := range l.Addrs {
 			z.add(z.gateway, p.Addr())

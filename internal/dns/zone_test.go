@@ -296,6 +296,20 @@ func TestRebinding(t *testing.T) {
 		if _, a, bad := z.pointsInside(m); bad != c.bad {
 			t.Errorf("%s: inside %t (%s), want %t", c.rr, bad, a, c.bad)
 		}
+		// Private is the name that has it, or the one that is asked for.
+		for private, want := range map[string]bool{"r.test": false, "other.test": c.bad, "t": c.bad} {
+			trusting := *z
+			trusting.private = []string{private + "."}
+			if _, _, bad := trusting.pointsInside(m); bad != want {
+				t.Errorf("%s: inside %t where %s is private", c.rr, bad, private)
+			}
+		}
+		trusting := *z
+		trusting.private = []string{"asked.example."}
+		m.SetQuestion("www.Asked.example.", dns.TypeA)
+		if _, _, bad := trusting.pointsInside(m); bad {
+			t.Errorf("%s: withheld from a private name", c.rr)
+		}
 	}
 }
 

@@ -266,7 +266,7 @@ func TestDNSConfig(t *testing.T) {
 		LANs:    []dns.LAN{{Name: "home", Addrs: prefixes("172.31.0.1/24", "fd00::1/64")}},
 		Hosts:   []dns.Name{{Name: "nas", Addrs: addresses("172.31.0.23", "fd00::23")}},
 		Leases:  leased,
-		Clients: prefixes("172.31.0.0/24", "fd00::/64"),
+		Clients: prefixes("fe80::/10", "172.31.0.0/24", "fd00::/64"),
 		Lines:   []dns.Line{{WAN: "lte", Servers: []netip.AddrPort{netip.AddrPortFrom(far["lte"][0], 53)}}},
 	}
 	if d := cmp.Diff(want, got, addrs, cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })); d != "" {

@@ -25,9 +25,6 @@ func dnsConfig(c *config.Config, w world, far map[string][]netip.Addr, leased []
 	for _, l := range c.LANs {
 		addrs := lanAddresses(c, l, st)
 		out.LANs = append(out.LANs, dns.LAN{Name: l.Name, Addrs: addrs})
-		for _, p := range addrs {
-			out.Clients = append(out.Clients, p.Masked())
-		}
 		for _, h := range l.Hosts {
 			n := dns.Name{Name: h.DNSName, Addrs: slices.Clone(h.Address)}
 			for _, t := range h.Token {
@@ -42,6 +39,7 @@ func dnsConfig(c *config.Config, w world, far map[string][]netip.Addr, leased []
 			}
 		}
 	}
+	out.Clients, out.Private = dnsClients(c, st), c.DNS.PrivateDomain
 	for _, s := range c.DNS.Upstream {
 		out.Upstreams = append(out.Upstreams, dns.Server{Addr: s.Addr, TLS: s.TLS, Name: s.Name})
 	}
@@ -59,6 +57,21 @@ func dnsConfig(c *config.Config, w world, far map[string][]netip.Addr, leased []
 		}
 		if len(l.Servers) > 0 {
 			out.Lines = append(out.Lines, l)
+		}
+	}
+	return out
+}
+
+// dnsClients are the networks that are answered, beside the gateway itself: the
+// file's, or the LANs', where somebody may have but a link-local address.
+func dnsClients(c *config.Config, st state.State) []netip.Prefix {
+	if len(c.DNS.Client) > 0 {
+		return c.DNS.Client
+	}
+	out := []netip.Prefix{netip.MustParsePrefix("fe80::/10")}
+	for _, l := range c.LANs {
+		for _, p := range lanAddresses(c, l, st) {
+			out = append(out, p.Masked())
 		}
 	}
 	return out

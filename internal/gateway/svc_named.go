@@ -32,6 +32,7 @@ func namedConfig(c *config.Config, st state.State, cables desired.Desired, lease
 			out.Hosts = append(out.Hosts, named.Host{Name: h.DNSName, Addrs: c.HostAddrs(&h, st.ULA), Alias: h.Alias})
 		}
 	}
+	out.Clients, out.Private = dnsClients(c, st), c.DNS.PrivateDomain
 	near, far := nearEnds(cables), farEnds(cables)
 	nets := []netip.Prefix{c.Gateway.Cable4}
 	if p := c.Cables6(st.ULA); p.IsValid() {

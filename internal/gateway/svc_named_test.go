@@ -67,7 +67,8 @@ dns {
 	nine := []netip.AddrPort{netip.MustParseAddrPort("9.9.9.9:53")}
 	want := named.Config{
 		Gateway: "gw", Domain: "corp.example", Unchecked: true, Upstreams: nine,
-		LANs: []named.LAN{{Name: "home", Addrs: prefixes("172.31.0.1/24", "fd00::1/64")}},
+		LANs:    []named.LAN{{Name: "home", Addrs: prefixes("172.31.0.1/24", "fd00::1/64")}},
+		Clients: prefixes("fe80::/10", "172.31.0.0/24", "fd00::/64"),
 		Hosts: []named.Host{
 			{Name: "nas", Addrs: addresses("172.31.0.23", "fd00::23"), Alias: []string{"files.corp.example", "files.example.org"}},
 			{Name: "television"},

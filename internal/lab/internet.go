@@ -98,7 +98,8 @@ func (h *Host) localRoute(dst netip.Prefix, via netip.Addr, dev string) error {
 }
 
 // serveDNS answers DNS on the machine, on every address: any name has the web
-// server's addresses, but names of domains that no public server knows; and the
+// server's addresses, but names of domains that no public server knows, and those
+// in rebindDomains, which say themselves what they have (see rebind); and the
 // text record of whoami.example names the line and who asked. mine, unless nil,
 // says who may ask at all; where it is nil the machine is each of the root's
 // servers. Whoever wants signatures gets the root's.
@@ -163,6 +164,9 @@ func private(name string) bool {
 
 func answerDNS(q dns.Question, line string, from netip.Addr) []dns.RR {
 	hdr := dns.RR_Header{Name: q.Name, Rrtype: q.Qtype, Class: dns.ClassINET, Ttl: 60}
+	if rrs, ok := rebind(q, hdr); ok {
+		return rrs
+	}
 	switch q.Qtype {
 	case dns.TypeA:
 		return []dns.RR{&dns.A{Hdr: hdr, A: web4.AsSlice()}}

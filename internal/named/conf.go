@@ -50,6 +50,9 @@ func Conf(c Config) (string, error) {
 			w.line("zone %q { type forward; forward only; forwarders { %s}; };", z.Name, servers(z.Forward))
 		}
 	}
+	for _, z := range policyZones(c) {
+		w.line("zone %q { type primary; file %q; allow-query { none; }; };", spoken(z.name), filepath.Join(c.Dir, z.file))
+	}
 	for _, name := range empty(c, zones) {
 		file := emptyFile
 		if name == "localhost." {
@@ -103,7 +106,8 @@ func (w *conf) logging() {
 	w.line("category general { info; };")
 	w.line("category config { notice; };")
 	w.line("category default { notice; };")
-	for _, c := range []string{"lame-servers", "query-errors", "edns-disabled", "unmatched"} {
+	w.line("category rpz { info; };")
+	for _, c := range []string{"lame-servers", "query-errors", "edns-disabled", "unmatched", "rpz-passthru"} {
 		w.line("category %s { null; };", c)
 	}
 	w.close()
@@ -150,17 +154,13 @@ func (w *conf) options(c Config) error {
 	if len(c.Upstreams) > 0 {
 		w.line("forward only; forwarders { %s};", servers(c.Upstreams))
 	}
-	except := []string{absolute(c.Domain)}
+	w.policy()
 	unsigned := []string{}
 	for _, z := range c.Zones {
-		if name := absolute(z.Name); !slices.Contains(except, name) {
-			except = append(except, name)
-		}
 		if len(z.Forward) > 0 {
 			unsigned = append(unsigned, z.Name)
 		}
 	}
-	w.line("deny-answer-addresses { %s} except-from { %s};", terms(insideOf(c)), quoted(except))
 	if c.Unchecked {
 		w.line("dnssec-validation no;")
 	} else {
@@ -240,24 +240,9 @@ func zoneFile(name string) string {
 
 // clients are the networks that are answered.
 func clients(c Config) []string {
-	out := []string{"127.0.0.0/8", "::1", "fe80::/10"}
-	for _, l := range c.LANs {
-		for _, p := range l.Addrs {
-			out = append(out, p.Masked().String())
-		}
-	}
-	return out
-}
-
-// insideOf is inside, and the LANs' networks that it does not have.
-func insideOf(c Config) []string {
-	out := inside()
-	for _, l := range c.LANs {
-		for _, p := range l.Addrs {
-			if !p.Addr().IsPrivate() {
-				out = append(out, p.Masked().String())
-			}
-		}
+	out := []string{"127.0.0.0/8", "::1"}
+	for _, p := range c.Clients {
+		out = append(out, p.String())
 	}
 	return out
 }

@@ -27,7 +27,8 @@ var (
 func reference() Config {
 	return Config{
 		Dir: "/var/lib/weir/named", Gateway: "gw", Domain: "local",
-		LANs: []LAN{{Name: "home", Addrs: []netip.Prefix{pfx("172.31.0.1/24"), pfx("fd00::1/64")}}},
+		LANs:    []LAN{{Name: "home", Addrs: []netip.Prefix{pfx("172.31.0.1/24"), pfx("fd00::1/64")}}},
+		Clients: []netip.Prefix{pfx("fe80::/10"), pfx("172.31.0.0/24"), pfx("fd00::/64")},
 		Cables: []Cable{
 			{WAN: "fiber", Near: []netip.Addr{addr("172.31.1.0"), addr("fd00:1::")}, Far: []netip.Addr{addr("172.31.1.1"), addr("fd00:1::1")}, Networks: []netip.Prefix{pfx("172.31.1.0/24"), pfx("fd00:1::/64")}},
 			{WAN: "lte", Near: []netip.Addr{addr("172.31.1.2"), addr("fd00:1::2")}, Far: []netip.Addr{addr("172.31.1.3"), addr("fd00:1::3")}, Networks: []netip.Prefix{pfx("172.31.1.0/24"), pfx("fd00:1::/64")}},
@@ -60,6 +61,8 @@ func office() Config {
 		{Name: "branch.example", Forward: []netip.AddrPort{at("10.9.0.1:53")}},
 		{Name: "9.10.in-addr.arpa", Forward: []netip.AddrPort{at("10.9.0.1:53")}},
 	}
+	c.Private = []string{"plex.direct"}
+	c.Clients = []netip.Prefix{pfx("172.31.0.0/24"), pfx("10.8.0.0/24")}
 	c.Keys = []Key{
 		{Name: "acme", Algorithm: "hmac-sha512", Zones: []string{"example.org"}, Names: []string{"_acme-challenge"}, Types: []string{"TXT"}},
 		{Name: "admin", Algorithm: "hmac-sha256", Zones: []string{"corp.example", "example.org"}},
@@ -82,6 +85,9 @@ func TestGolden(t *testing.T) {
 			var all strings.Builder
 			for _, z := range zones {
 				all.WriteString("; " + z.name + "\n" + z.text(absolute(c.Gateway+"."+c.Domain), 1764633600) + "\n")
+			}
+			for _, z := range policyZones(c) {
+				all.WriteString("; " + z.name + "\n" + z.text("", 1764633600) + "\n")
 			}
 			golden(t, name+".zones", all.String())
 		})

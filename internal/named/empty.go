@@ -1,7 +1,6 @@
 package named
 
 import (
-	"fmt"
 	"net/netip"
 )
 
@@ -28,20 +27,6 @@ func nowhere() []string {
 		out = append(out, split(netip.MustParsePrefix(n))...)
 	}
 	return out
-}
-
-// inside are the networks that no name of the outside may point at (DNS
-// rebinding): what is reached there is the client itself, the house, or the
-// ISP's own gear. An IPv4 address wrapped into an IPv6 one counts as itself.
-func inside() (out []string) {
-	for _, n := range []string{"0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16"} {
-		p := netip.MustParsePrefix(n)
-		out = append(out, n)
-		for _, wrap := range []string{"::ffff:", "64:ff9b::"} {
-			out = append(out, fmt.Sprintf("%s%s/%d", wrap, p.Addr(), 96+p.Bits()))
-		}
-	}
-	return append(out, "::/128", "::1/128", "fc00::/7", "fe80::/10")
 }
 
 // The zone files of nowhere, shared by all its zones. Nobody is told to remember

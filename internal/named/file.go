@@ -60,14 +60,16 @@ func write(c Config, now time.Time) (written, error) {
 		keys = append(keys, s)
 		w.keys[k.Name] = s
 	}
-	files := []struct {
-		path, text string
-		told       bool
-	}{
+	files := []ownFile{
 		{filepath.Join(c.Dir, emptyFile), emptyZone, false},
 		{filepath.Join(c.Dir, localhostFile), localhostZone, false},
 		{filepath.Join(c.Dir, keysFile), keysConf(keys), true},
 		{filepath.Join(c.Dir, confFile), text, true},
+	}
+	for _, z := range policyZones(c) {
+		path := filepath.Join(c.Dir, z.file)
+		old, _ := os.ReadFile(path)
+		files = append(files, ownFile{path, z.text(string(old), uint32(now.Unix())), true})
 	}
 	for _, z := range w.zones {
 		path := filepath.Join(work, zoneFile(z.name))
@@ -88,6 +90,12 @@ func write(c Config, now time.Time) (written, error) {
 		w.changed = w.changed || f.told
 	}
 	return w, nil
+}
+
+// ownFile is a file that is written again when it is to say something else.
+type ownFile struct {
+	path, text string
+	told       bool // named is to be told
 }
 
 var managedDir = regexp.MustCompile(`managed-keys-directory "([^"]*)"`)

@@ -33,10 +33,11 @@ type Config struct {
 	Gateway string // the gateway's host name, a DNS label
 	Domain  string // the house's domain; no trailing dot
 
-	LANs   []LAN
-	Cables []Cable
-	Hosts  []Host
-	Leases []Lease // those running; of two with one name the first goes before
+	LANs    []LAN
+	Clients []netip.Prefix // who is answered, beside the gateway itself
+	Cables  []Cable
+	Hosts   []Host
+	Leases  []Lease // those running; of two with one name the first goes before
 
 	// Upstreams are asked for what the house does not know; none: named asks from
 	// the root on by itself.
@@ -46,6 +47,8 @@ type Config struct {
 
 	Zones []Zone // the file's
 	Keys  []Key  // who else may update
+
+	Private []string // domains that may point into the house; no trailing dot
 }
 
 // LAN is a network of the house: its devices are answered, on the gateway's

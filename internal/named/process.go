@@ -61,6 +61,7 @@ func awaited(text string) bool {
 // "category: severity: text" are its lines.
 func (p *process) listen(from io.Reader, log *slog.Logger) (last string) {
 	said := map[string]time.Time{}
+	rewrites := complaints{}
 	sc := bufio.NewScanner(from)
 	sc.Buffer(nil, 1<<20)
 	for sc.Scan() {
@@ -75,6 +76,9 @@ func (p *process) listen(from io.Reader, log *slog.Logger) (last string) {
 			case p.says <- text:
 			default: // nobody waits for anything
 			}
+		}
+		if category == "rpz" && rewrites.told(log, text) {
+			continue
 		}
 		level := slog.LevelDebug
 		switch severity {
