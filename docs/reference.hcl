@@ -43,7 +43,7 @@ wan "fiber" {
   # Number, 68 to 9216 (bytes). Unsaid: from DHCP, RA or the port. Source: IFLA_MTU, option 26.
   # mtu = 1500
 
-  # The line is paid by volume: few probes, last in prefer.
+  # The line is paid by volume: its own traffic stands in for most probes, and it is last in prefer.
   # True or false. Unsaid: false.
   metered = false
 
@@ -156,8 +156,8 @@ failover {
     # RFC 1035.
     target = ["1.1.1.1", "9.9.9.9", "tcp://1.1.1.1:443", "tcp://8.8.8.8:443", "2606:4700:4700::1111", "2620:fe::fe", "tcp://[2606:4700:4700::1111]:443", "tcp://[2001:4860:4860::8888]:443"]
 
-    # The line in use, one target in turn; a line in reserve is tried an eighth as often, a metered
-    # one each 30s.
+    # The line in use, and one that a route may lead to: one target in turn. A line in reserve is
+    # tried an eighth as often. A metered one each 30s, and at once when its traffic stops.
     # Time, 50ms to 1m. Unsaid: 250ms.
     every = "250ms"
 

@@ -11,7 +11,8 @@ type Config struct {
 
 	HoldDown time.Duration // unbroken good time before going back
 
-	// Every is the time between two probes of the line in use. One in reserve
+	// Every is the time between two probes of the line in use, and of one that a
+	// route may lead to. One in reserve
 	// is asked eight times as seldom, but at least every 2 s if Every is below
 	// that; one that returns at half the pace; a metered one every 30 s. An outage is acted on within Every and the
 	// silence that fells a line: 650 ms for an Every of up to 250 ms, 900 ms
@@ -38,6 +39,10 @@ type WAN struct {
 	Name    string
 	Metered bool
 
+	// Routed says that a route of the file may lead to the WAN. Then it is watched
+	// as the line in use is, whichever that may be.
+	Routed bool
+
 	Target4, Target6 []Target      // nil: the Config's
 	Every, Timeout   time.Duration // 0: the Config's
 }
@@ -47,6 +52,11 @@ type WAN struct {
 type Counts struct {
 	// Packets is what came back, of flows that went out by the line.
 	Packets uint64
+
+	// Begun is how many flows were begun by the line, our probes not among them;
+	// always 0 if that is not counted. Flows that are begun and bring nothing are a
+	// reason to ask, not to judge: houses talk to the dead all day long.
+	Begun uint64
 
 	// Answers is what of it answers something new: the first reply of a flow, a
 	// DNS response, an echo reply. A peer that only repeats what it said, because

@@ -118,13 +118,19 @@
 //     are kept (see [Line.Up]), because there is nothing to gain by ending them.
 //   - After a restart [Machine.Adopt] says what was in force, and nothing moves.
 //
-// # Lines paid by volume
+// # Lines of routes, and lines paid by volume
 //
-// A metered line is asked every 30 s, in use too, and for a while at once when
-// there is a reason: a loss, the alarm of another line. In use, its traffic says
-// more, at one reading a second: an answer to something new puts the next probe
-// off by 30 s, and traffic that stops has it asked, because only that tells a
-// pause from an outage.
+// A line serves if it is in use, if a route of the file may lead to it, or if it was
+// left with flows that go on. One of a route is asked as often as the one in use.
+//
+// A metered line is asked every 30 s, in use too, and for a while at once when there
+// is a reason: a loss, the alarm of another line. While it serves, its traffic says
+// more, at one reading a second, four if it is dense: an answer to something new puts
+// the next probe off by 30 s, and traffic that stops has it asked, because only that
+// tells a pause from an outage. So do flows that are begun and bring nothing, at most
+// each 10 s: that fells no line, but who begins something must not wait half a minute.
+// One of a route that is dead is asked as often as another in reserve: what is led
+// there may have no other.
 //
 // # Whose fault a missing reply is
 //

@@ -15,13 +15,21 @@ const (
 	idleFor = 2 * time.Second
 
 	// How often counters are read: of a line that is suspect, of one in use whose
-	// round trips are long, of one that is metered and in use.
+	// round trips are long, of one that is metered and serves, or that has dense
+	// traffic besides. One that is metered and does not serve is read when it is asked.
 	countSuspect = 50 * time.Millisecond
 	countSlow    = 250 * time.Millisecond
 	countMetered = time.Second
+	countDense   = 250 * time.Millisecond
 
-	// While a metered line has traffic it is asked when that stops, but not more
-	// often than askStopped, and if nothing new was answered for askUnproven.
+	// A metered line has served for as long after its last packet.
+	served = time.Minute
+
+	// While a metered line has traffic it is asked when that stops: not more often
+	// than askDense if it was dense, which does not stop by itself, and than
+	// askStopped if not. It is asked too if nothing new was answered for askUnproven,
+	// and if flows are begun and bring nothing, not more often than that either.
+	askDense    = 500 * time.Millisecond
 	askStopped  = 3 * time.Second
 	askUnproven = 10 * time.Second
 )
@@ -47,7 +55,7 @@ func (m *Machine) Traffic(now time.Time, id LineID, c Counts) {
 	}
 	old, at := l.counts, l.countedAt
 	l.counts, l.countedAt = c, now
-	if at.IsZero() || at.Before(l.mark) || c.Packets < old.Packets || c.Answers < old.Answers ||
+	if at.IsZero() || at.Before(l.mark) || c.Packets < old.Packets || c.Answers < old.Answers || c.Begun < old.Begun ||
 		!l.probing() || !l.verdict.Works() {
 		return
 	}
@@ -62,10 +70,13 @@ func (m *Machine) Traffic(now time.Time, id LineID, c Counts) {
 	}
 	was := l.flowing
 	l.flowing = n > 0
-	switch {
-	case l.metered && l.inUse && l.verdict != Suspect:
-		l.paid(now, c.Answers > old.Answers, was)
-	case l.busy(now) && n == 0 && l.verdict != Suspect:
+	if l.verdict == Suspect {
+		return
+	}
+	if l.metered && l.serves(now) {
+		l.paid(now, c.Answers > old.Answers, was, c.Begun > old.Begun)
+	}
+	if l.busy(now) && n == 0 {
 		if since, ok := l.silentSince(); ok && now.Sub(since) >= countSlow {
 			l.suspect(m, now, "its traffic stopped, and "+l.unanswered())
 		}
@@ -102,17 +113,31 @@ func (l *line) proof(m *Machine, at time.Time) {
 	l.heard(m, at)
 }
 
-// paid replaces the probes of a metered line in use by its traffic.
-func (l *line) paid(now time.Time, proof, was bool) {
+// serves says whether the house has something from a line: it is in use, a route
+// may lead to it, or flows that it was left with go on.
+func (l *line) serves(now time.Time) bool {
+	return l.inUse || l.routed || now.Sub(l.packetAt) < served
+}
+
+// paid replaces the probes of a metered line that serves by its traffic: what was
+// answered, whether packets came until the reading before, what was begun.
+func (l *line) paid(now time.Time, proof, was, begun bool) {
+	sooner := func(at time.Time) {
+		if at = later(now, at); at.Before(l.next) {
+			l.next = at
+		}
+	}
 	switch {
 	case proof:
 		l.next = now.Add(metered)
 	case l.flowing:
-		if at := later(now, l.lastReply.Add(askUnproven)); at.Before(l.next) {
-			l.next = at
-		}
-	case was && now.Sub(l.lastAsked) >= askStopped:
-		l.next = now
+		sooner(l.lastReply.Add(askUnproven))
+	case was && l.busy(now):
+		sooner(l.lastAsked.Add(askDense))
+	case was:
+		sooner(l.lastAsked.Add(askStopped))
+	case begun:
+		sooner(l.lastAsked.Add(askUnproven))
 	}
 }
 
@@ -139,10 +164,14 @@ func (m *Machine) countEvery(l *line) time.Duration {
 		return 0
 	case l.verdict == Suspect:
 		return countSuspect
-	case !l.inUse:
-		return 0
+	case l.metered && !l.serves(m.now):
+		return metered
+	case l.metered && l.busy(m.now):
+		return countDense
 	case l.metered:
 		return countMetered
+	case !l.inUse && !l.routed:
+		return 0
 	case !l.echoesSince.IsZero() && !l.hollow && !l.disproved():
 		return countSlow
 	case l.slow || l.lossy || l.rtt.settle(l.base(), l.timeout) > l.base():

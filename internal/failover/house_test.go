@@ -13,7 +13,7 @@ type house struct {
 
 	since   time.Time
 	unused  time.Duration // a line worked, and none that did was in use
-	faults  int           // of a line in use
+	faults  int           // of a line in use, or one that was taken before its fault could be known
 	acted   time.Duration // the longest from an outage to its being acted on
 	late    time.Duration // the longest that fiber was used after the time that was shown
 	backs   int           // times that it was in use again as shown
@@ -51,8 +51,12 @@ func (h *house) book() {
 // works: the time at which it will be used again.
 func (h *house) hold() {
 	for ; h.seen < len(h.log); h.seen++ {
-		if c := h.log[h.seen]; c.Choice && (c.FromWAN == "fiber" && h.fiber.works() || c.FromWAN == "lte" && h.lte.works()) {
+		c := h.log[h.seen]
+		if c.Choice && (c.FromWAN == "fiber" && h.fiber.works() || c.FromWAN == "lte" && h.lte.works()) {
 			h.free++
+		}
+		if to := map[string]*path{"fiber": h.fiber, "lte": h.lte}[c.ToWAN]; c.Choice && to != nil && !to.works() && h.now.Sub(to.failed) < aSecond {
+			h.faults++
 		}
 	}
 	l := h.m.lines[0]
@@ -81,6 +85,9 @@ func (h *house) hold() {
 }
 
 func (h *house) fault(p *path) {
+	if p.works() {
+		p.failed = h.now
+	}
 	if use := h.used(); p.works() && (use == "fiber" && p == h.fiber || use == "lte" && p == h.lte) {
 		h.faults++
 	}

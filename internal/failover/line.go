@@ -69,6 +69,7 @@ func (c carrier) lost() bool { return c.known && !c.up }
 type line struct {
 	id      LineID
 	metered bool
+	routed  bool          // see WAN.Routed
 	every   time.Duration // between two probes while it is in use
 	timeout time.Duration // of a probe; 0: from measured round trips
 	inUse   bool

@@ -69,7 +69,7 @@ func (m *Machine) Configure(now time.Time, cfg Config) {
 			} else {
 				l = &line{id: id, verdict: Absent, since: now, why: "no address", fresh: true, next: now}
 			}
-			l.metered = w.Metered
+			l.metered, l.routed = w.Metered, w.Routed
 			own, all := w.Target4, cfg.Target4
 			if f == IPv6 {
 				own, all = w.Target6, cfg.Target6

@@ -21,6 +21,7 @@ func TestPromisesCanBreak(t *testing.T) {
 		l.packetAt, l.busySince = epoch, epoch.Add(-1)
 		l.busyUntil = l.busySince
 	})
+	broken := map[string]bool{}
 	for _, s := range []struct {
 		lacks, trace string
 		do           func(*house)
@@ -32,6 +33,14 @@ func TestPromisesCanBreak(t *testing.T) {
 		{"a hold-down", "flapping for an hour, and the other line fails too", noHoldDown, nil},
 		{"a hold-down that doubles", "flapping for an hour, 31 s to 5 min up and 1-40 s down", lines(func(_ *house, l *line) {
 			l.failures = min(l.failures, 1)
+		}), nil},
+		{"a hold-down that doubles", "flapping for a day, 31 s to 50 min up and 1-40 s down", lines(func(_ *house, l *line) {
+			l.failures = min(l.failures, 1)
+		}), nil},
+		{"a reason to ask", "a day of evening load on a metered line, then an outage in its midst", lines(func(h *house, l *line) {
+			if l.metered && l.verdict == Up {
+				l.next, l.flowing = l.lastAsked.Add(metered), false
+			}
 		}), nil},
 		{"a hold-down that ends", "flapping for an hour, 1-25 s up and 1-40 s down", lines(func(_ *house, l *line) {
 			if l.verdict == Returning {
@@ -51,6 +60,17 @@ func TestPromisesCanBreak(t *testing.T) {
 				l.badSince = h.now.Add(-doubtful)
 			}
 			l.betterSince = h.now.Add(-doubtful)
+		}), nil},
+		{"a memory of losses", "30 % loss for an hour", lines(func(_ *house, l *line) {
+			if l.verdict == Degraded && !l.inUse {
+				l.lossy, l.slow, l.steady = false, false, true
+				l.verdict = Up
+			}
+		}), nil},
+		{"patience", "twenty blinks behind the modem, 50-500 ms", lines(func(h *house, l *line) {
+			if l.verdict == Suspect {
+				l.fall(h.m, h.now, Down, "a probe was lost")
+			}
 		}), nil},
 		{"a burst", "30 % loss of the only line for an hour, then an outage", lines(func(h *house, l *line) {
 			if l.verdict == Suspect {
@@ -83,6 +103,7 @@ func TestPromisesCanBreak(t *testing.T) {
 			}
 		}), nil},
 	} {
+		broken[s.trace] = true
 		t.Run(s.lacks+"/"+s.trace, func(t *testing.T) {
 			t.Parallel()
 			for i, tr := range traces() {
@@ -106,5 +127,10 @@ func TestPromisesCanBreak(t *testing.T) {
 			}
 			t.Error("there is no such trace")
 		})
+	}
+	for _, tr := range traces() {
+		if !broken[tr.name] {
+			t.Errorf("nobody breaks what is promised of %s", tr.name)
+		}
 	}
 }

@@ -11,11 +11,13 @@ func (m *Machine) interval(l *line) time.Duration {
 		return min(every, eager)
 	case l.metered && l.inUse:
 		return max(metered, every)
+	case l.metered && l.routed && l.verdict == Down: // what is led there has no other
+		return seldom
 	case l.metered && l.verdict == Returning:
 		return min(max(seldom, l.owes(m)/15), max(metered, seldom))
 	case l.metered && m.used(l.id.Family).wan == "":
 		return max(every, time.Second)
-	case l.inUse, m.used(l.id.Family).wan == "":
+	case l.inUse, l.routed && !l.metered, m.used(l.id.Family).wan == "":
 		return every
 	case !l.metered && (l.verdict == Returning || l.lossy): // what limits its replies must not pass for good
 		return every

@@ -39,12 +39,14 @@ type path struct {
 	only    map[Kind]bool // nil: all; the kinds of probe that are answered
 
 	packets, answers float64 // a second that come back
+	begun            float64 // flows a second that the house begins, if that is counted
 	heldUp           bool    // the uplink is dead: what comes back answers nothing new
-	counts           [2]float64
+	counts           [3]float64
 	counted          time.Time
 
-	id     LineID // filled in when it is counted
-	probes int    // that were ordered
+	failed time.Time // the last time, in a house
+	id     LineID    // filled in when it is counted
+	probes int       // that were ordered
 }
 
 // carries says whether a probe of a time comes back, and after how long.
@@ -65,14 +67,20 @@ func (p *path) carries(r *rand.Rand, at time.Time, t Target) (back bool, rtt tim
 
 // count advances the line's counters to a time.
 func (p *path) count(now time.Time) Counts {
-	if d := now.Sub(p.counted).Seconds(); !p.counted.IsZero() && !p.cut {
+	d := now.Sub(p.counted).Seconds()
+	switch {
+	case p.counted.IsZero():
+	case p.cut:
+		p.counts[2] += d * p.begun
+	default:
 		p.counts[0] += d * p.packets
+		p.counts[2] += d * p.begun
 		if !p.heldUp {
 			p.counts[1] += d * p.answers
 		}
 	}
 	p.counted = now
-	return Counts{Packets: uint64(p.counts[0]), Answers: uint64(p.counts[1])}
+	return Counts{Packets: uint64(p.counts[0]), Answers: uint64(p.counts[1]), Begun: uint64(p.counts[2])}
 }
 
 // load changes what comes back a second.

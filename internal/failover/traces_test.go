@@ -19,7 +19,9 @@ type trace struct {
 const (
 	aSecond  = sec       // without a line, a fault
 	underWay = 1500 * ms // to act on an outage in the midst of load
-	noFault  = time.Duration(0)
+	// The same of a metered line, which is asked only then: a full buffer's round trip more.
+	askedThen = 4500 * ms
+	noFault   = time.Duration(0)
 )
 
 // traces are all that a house is held to. Each is played with a thousand seeds.
@@ -36,6 +38,11 @@ func traces() []trace {
 		{"flapping for an hour, 31 s to 5 min up and 1-40 s down", 13, aSecond, noFault, calm, func(h *house) int {
 			return h.flaps(time.Hour, 31*sec, 5*time.Minute, sec, 40*sec)
 		}},
+		// From 30 s to an hour are eight hold-downs: it leaves eight times, and is back
+		// after each but the last, which no time between two outages is as long as.
+		{"flapping for a day, 31 s to 50 min up and 1-40 s down", 16, aSecond, noFault, calm, func(h *house) int {
+			return h.flaps(day(), 31*sec, 50*time.Minute, sec, 40*sec)
+		}},
 		// Here only moves from a line that worked count: others are due to the faults.
 		{"flapping for an hour, and the other line fails too", 1, aSecond, noFault, calm, func(h *house) int {
 			h.fails(h.lte, h.span(0, 10*time.Minute), time.Hour, time.Minute, 20*time.Minute, sec, 60*sec)
@@ -43,6 +50,9 @@ func traces() []trace {
 			return h.free
 		}},
 		{"a day of evening load, then an outage in its midst", 0, underWay, underWay, calm, func(h *house) int {
+			return h.evenings(day())
+		}},
+		{"a day of evening load on a metered line, then an outage in its midst", 0, askedThen, askedThen, paid, func(h *house) int {
 			return h.evenings(day())
 		}},
 		{"full buffer of 0.5-5 s, up to 30 % lost", 0, underWay, underWay, calm, (*house).fullBuffer},
@@ -55,7 +65,7 @@ func traces() []trace {
 		{"30 % loss of both lines for an hour, then an outage", 0, aSecond, aSecond, calm, (*house).lossy},
 		{"30 % loss of the only line for an hour, then an outage", 0, noFault, aSecond, only, (*house).lossy},
 		{"twenty blinks of the carrier, 50-500 ms", 2, aSecond, noFault, calm, func(h *house) int { return h.blinks(true) }},
-		{"twenty blinks behind the modem, 50-500 ms", 2, aSecond, noFault, calm, func(h *house) int { return h.blinks(false) }},
+		{"twenty blinks behind the modem, 50-500 ms", 0, aSecond, noFault, calm, func(h *house) int { return h.blinks(false) }},
 		{"targets that limit their replies, an hour, then an outage", 0, aSecond, aSecond, calm, func(h *house) int {
 			h.fiber.limited = map[Target]time.Time{}
 			h.at(h.span(10*sec, 20*sec), func() {
@@ -119,6 +129,13 @@ func day() time.Duration {
 }
 
 func only() Config { return oneWAN(calm()) }
+
+// paid has the house prefer a line that is paid by volume.
+func paid() Config {
+	cfg := calm()
+	cfg.WANs[0].Metered = true
+	return cfg
+}
 
 // fails cuts a line again and again from at until the script's end.
 func (h *house) fails(p *path, at, end, upLo, upHi, downLo, downHi time.Duration) (times int) {

@@ -34,5 +34,6 @@ func counts(counters map[string]uint64, id failover.LineID) (c failover.Counts, 
 	v6 := id.Family == failover.IPv6
 	traffic, ok1 := counters[ruleset.TrafficCounter(id.WAN, v6)]
 	answers, ok2 := counters[ruleset.AnswerCounter(id.WAN, v6)]
-	return failover.Counts{Packets: traffic + answers, Answers: answers}, ok1 && ok2
+	begun := counters[ruleset.BegunCounter(id.WAN, v6)] // of a metered line only
+	return failover.Counts{Packets: traffic + answers, Answers: answers, Begun: begun}, ok1 && ok2
 }

@@ -10,7 +10,7 @@ import (
 // yet is no reading.
 func TestCounts(t *testing.T) {
 	counters := map[string]uint64{
-		"traffic4.fiber": 100, "answers4.fiber": 7, "traffic6.fiber": 20, "answers6.fiber": 3, "traffic4.lte": 9, "forward.web": 1,
+		"begun6.fiber": 5, "traffic4.fiber": 100, "answers4.fiber": 7, "traffic6.fiber": 20, "answers6.fiber": 3, "traffic4.lte": 9, "forward.web": 1,
 	}
 	for _, c := range []struct {
 		id   failover.LineID
@@ -18,7 +18,7 @@ func TestCounts(t *testing.T) {
 		ok   bool
 	}{
 		{failover.LineID{WAN: "fiber", Family: failover.IPv4}, failover.Counts{Packets: 107, Answers: 7}, true},
-		{failover.LineID{WAN: "fiber", Family: failover.IPv6}, failover.Counts{Packets: 23, Answers: 3}, true},
+		{failover.LineID{WAN: "fiber", Family: failover.IPv6}, failover.Counts{Packets: 23, Answers: 3, Begun: 5}, true},
 		{failover.LineID{WAN: "lte", Family: failover.IPv4}, failover.Counts{Packets: 9}, false},
 		{failover.LineID{WAN: "dsl", Family: failover.IPv4}, failover.Counts{}, false},
 	} {

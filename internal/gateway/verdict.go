@@ -25,11 +25,18 @@ func failoverConfig(c *config.Config) failover.Config {
 	}
 	for _, w := range c.WANs {
 		f.WANs = append(f.WANs, failover.WAN{
-			Name: w.Name, Metered: w.Metered, Every: w.Probe.Every, Timeout: w.Probe.Timeout,
+			Name: w.Name, Metered: w.Metered, Routed: routed(c, w.Name), Every: w.Probe.Every, Timeout: w.Probe.Timeout,
 			Target4: targets(w.Probe.Target4), Target6: targets(w.Probe.Target6),
 		})
 	}
 	return f
+}
+
+// routed says whether a route of the file may lead to a WAN.
+func routed(c *config.Config, wan string) bool {
+	return slices.ContainsFunc(c.Routes, func(r config.Route) bool {
+		return slices.Contains(r.WANs, wan) != (r.Way == config.Never)
+	})
 }
 
 func targets(of []config.Target) []failover.Target {

@@ -268,13 +268,14 @@ func (b *Bench) routesWithout(ctx context.Context, all []prober, wan string) []R
 	return append(results, back...)
 }
 
-// lostLimit is how long a line in reserve may be lost before it is known, and
-// some: it is asked each 2 s, and a metered one each 30 s.
+// lostLimit is how long a line that a route leads to may be lost before it is known,
+// and some: a metered one is asked when what is begun by it has brought nothing, not
+// more often than each 10 s.
 func (s *Site) lostLimit(wan string) time.Duration {
 	if w := s.Config.WAN(wan); w != nil && w.Metered {
-		return 40 * time.Second
+		return 16 * time.Second
 	}
-	return 8 * time.Second
+	return 4 * time.Second
 }
 
 // untilRoute tries until a connection goes where it has to, and returns the try

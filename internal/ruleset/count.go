@@ -13,6 +13,22 @@ func TrafficCounter(wan string, ipv6 bool) string { return "traffic" + digit(ipv
 // response and each echo reply: what nobody sends who hears nothing from us.
 func AnswerCounter(wan string, ipv6 bool) string { return "answers" + digit(ipv6) + "." + wan }
 
+// BegunCounter counts the flows that go out by a metered line, our own probes not
+// among them: if what is begun brings nothing, the line is asked at once.
+func BegunCounter(wan string, ipv6 bool) string { return "begun" + digit(ipv6) + "." + wan }
+
+// begun writes the rules that count the flows that begin by a metered line.
+func (m *mainTable) begun(out *chain, w WAN) {
+	c := m.Config.WAN(w.Name)
+	if c == nil || !c.Metered {
+		return
+	}
+	for _, f := range families() {
+		name := BegunCounter(w.Name, f == v6)
+		out.add(name, fmt.Sprintf("ct mark and 0x%04x == 0", MarkIn|MarkProbe), f.nfproto, m.counter(name))
+	}
+}
+
 func digit(ipv6 bool) string {
 	if ipv6 {
 		return v6.digit

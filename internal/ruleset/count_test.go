@@ -69,6 +69,43 @@ func (w *world) countedOnce(round int) error {
 	return nil
 }
 
+// begunOnce sees that a metered line's flows are counted once, and our own probes
+// by it not at all.
+func (w *world) begunOnce() error {
+	for _, f := range []struct {
+		name, from, local, to, counter string
+		want                           int
+	}{
+		{"a flow", "pc", "", "192.0.2.80:7000", "begun4.lte", 1},
+		{"a flow, IPv6", "pc", "", "[2001:db8:80::80]:7000", "begun6.lte", 1},
+		{"a probe", "", "%lte", "192.0.2.80:7000", "begun4.lte", 0},
+		{"a probe, IPv6", "", "%lte", "[2001:db8:80::80]:7000", "begun6.lte", 0},
+	} {
+		before, err := w.counters()
+		if err != nil {
+			return err
+		}
+		c, err := dial(f.from, "udp", f.local, f.to)
+		if err != nil {
+			return fmt.Errorf("%s: %w", f.name, err)
+		}
+		defer hangUp(c)
+		for range 2 {
+			if got, err := say(c, "begun"); err != nil {
+				return fmt.Errorf("%s: got %q (%w)", f.name, got, err)
+			}
+		}
+		after, err := w.counters()
+		if err != nil {
+			return err
+		}
+		if n := after[f.counter] - before[f.counter]; n != f.want {
+			return fmt.Errorf("%s was counted %d times by %s, want %d", f.name, n, f.counter, f.want)
+		}
+	}
+	return nil
+}
+
 // echoed pings with an identifier, and returns how conntrack knows the flow.
 func echoed(ns string, from, to netip.Addr, id int) (conntrack.Tuple, error) {
 	first := conntrack.Tuple{

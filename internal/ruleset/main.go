@@ -238,6 +238,7 @@ func (m *mainTable) translateOut() {
 		// would take the mark of the line that takes over with the old one's
 		// address, and escape the deletion by mark.
 		c.add("mark.out."+w.Name, fmt.Sprintf("ct mark and 0x%03x == 0", MarkIndex|MarkIn), mark("ct", uint32(w.Index)))
+		m.begun(c, w)
 		for _, f := range families() {
 			if f == v6 {
 				m.delegatedOut(c, w)

@@ -124,6 +124,9 @@ func (w *world) try(round int) map[string]string {
 	if err := w.countedOnce(round); err != nil && w.countedOnce(round+5000) != nil {
 		wrong["what counts as an answer, by lte"] = err.Error()
 	}
+	if err := w.begunOnce(); err != nil {
+		wrong["what is begun by lte"] = err.Error()
+	}
 	if err := w.use("fiber"); err != nil {
 		wrong["fiber in use"] = err.Error()
 	}

@@ -19,6 +19,8 @@ wan "fiber" {
 # It has an address that fiber has too, and some in the LANs' own ranges.
 wan "lte" {
   interface = "eth2"
+  metered   = true
+  on_return = "stay"
   mtu       = 1420
   ipv4 {
     address = ["203.0.113.10/24", "198.51.100.99/32", "172.31.0.200/24", "172.31.30.200/24"]
