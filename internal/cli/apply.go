@@ -39,7 +39,7 @@ something else is applied or the file that "weir run" names is changed.
   weir apply gateway.hcl --yes-cut-me-off    # though this ssh session ends by it`,
 		Args: oneFile,
 		RunE: func(c *cobra.Command, args []string) error {
-			_, files, err := parse(args[0], c.ErrOrStderr())
+			_, files, err := parse(c.Context(), args[0], c.ErrOrStderr())
 			if err != nil {
 				return err
 			}

@@ -19,7 +19,7 @@ It looks at nothing but the file: any machine and any user can check it.`,
   weir check /etc/weir           # all of its *.hcl, as one`,
 		Args: oneFile,
 		RunE: func(c *cobra.Command, args []string) error {
-			cfg, _, err := parse(args[0], c.ErrOrStderr())
+			cfg, _, err := parse(c.Context(), args[0], c.ErrOrStderr())
 			if err != nil {
 				return err
 			}

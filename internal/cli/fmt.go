@@ -21,7 +21,7 @@ file itself is rewritten, and the names of those that changed are printed.`,
   weir fmt -w /etc/weir`,
 		Args: oneFile,
 		RunE: func(c *cobra.Command, args []string) error {
-			files, err := readSource(args[0])
+			files, err := readSource(c.Context(), args[0])
 			if err != nil {
 				return err
 			}

@@ -37,7 +37,7 @@ With --exit-code the status says whether there is something to do: 0 nothing,
   weir plan gateway.hcl --json | jq '.steps[].name'`,
 		Args: oneFile,
 		RunE: func(c *cobra.Command, args []string) error {
-			cfg, files, err := parse(args[0], c.ErrOrStderr())
+			cfg, files, err := parse(c.Context(), args[0], c.ErrOrStderr())
 			if err != nil {
 				return err
 			}

@@ -48,7 +48,7 @@ counts as failed unless --partial is said.`,
   weir rehearse gateway.hcl --only dark/fiber --keep    # and look around in the lab`,
 		Args: oneFile,
 		RunE: func(c *cobra.Command, args []string) error {
-			_, files, err := parse(args[0], c.ErrOrStderr())
+			_, files, err := parse(c.Context(), args[0], c.ErrOrStderr())
 			if err != nil {
 				return err
 			}

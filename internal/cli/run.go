@@ -39,7 +39,7 @@ applied stays in force. If FILE is wrong, what was in force last stays, and the 
 		RunE: func(c *cobra.Command, args []string) error {
 			log := logger(c.ErrOrStderr(), verbose)
 			slog.SetDefault(log) // what libraries say goes the same way
-			files, err := readSource(args[0])
+			files, err := readSource(c.Context(), args[0])
 			if err != nil {
 				return err
 			}

@@ -1,13 +1,14 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"sort"
+	"strings"
 
 	"weir/internal/api"
 	"weir/internal/config"
@@ -19,35 +20,94 @@ const maxSource = 2 << 20
 
 // readSource reads FILE, or a folder's *.hcl in name order. Files are named in
 // messages as the user would name them.
-func readSource(path string) ([]config.File, error) {
-	names := []string{path}
+func readSource(ctx context.Context, path string) ([]config.File, error) {
+	if strings.TrimSpace(path) == "" {
+		return nil, wrong(errors.New("the file's name is empty: a file or a folder is needed (was a variable of a script not set?)"))
+	}
 	fi, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, wrong(fmt.Errorf("there is no file %s", path))
 	case err != nil:
-		return nil, fmt.Errorf("read the file: %w", err)
+		return nil, wrong(fmt.Errorf("read the file: %w", err))
 	case fi.IsDir():
-		if names, err = filepath.Glob(filepath.Join(path, "*.hcl")); err != nil {
+		return readFolder(ctx, path)
+	}
+	f, err := readOne(ctx, path, fi.Mode())
+	if err != nil {
+		return nil, err
+	}
+	return []config.File{f}, nil
+}
+
+// readFolder reads what a shell would call *.hcl in the folder path: not the
+// hidden files, which editors lay beside those that are being edited.
+func readFolder(ctx context.Context, path string) ([]config.File, error) {
+	entries, err := os.ReadDir(path) // in name order
+	if err != nil {
+		return nil, wrong(fmt.Errorf("read the folder: %w", err))
+	}
+	var files []config.File
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), ".") || filepath.Ext(e.Name()) != ".hcl" {
+			continue
+		}
+		name := filepath.Join(path, e.Name())
+		fi, err := os.Stat(name)
+		if err != nil {
 			return nil, wrong(fmt.Errorf("read the folder %s: %w", path, err))
 		}
-		if len(names) == 0 {
-			return nil, wrong(fmt.Errorf("no *.hcl is in the folder %s", path))
+		if fi.Mode()&fs.ModeNamedPipe != 0 {
+			return nil, wrong(fmt.Errorf("%s is a pipe: a folder's *.hcl must be files, as the next start of the machine reads them again", name))
 		}
-		sort.Strings(names)
-	}
-	files := make([]config.File, 0, len(names))
-	for _, n := range names {
-		src, err := readBounded(n)
+		f, err := readOne(ctx, name, fi.Mode())
 		if err != nil {
 			return nil, err
 		}
-		files = append(files, config.File{Name: n, Src: src})
+		files = append(files, f)
+	}
+	if len(files) == 0 {
+		return nil, wrong(fmt.Errorf("no *.hcl is in the folder %s", path))
 	}
 	return files, nil
 }
 
-// readBounded reads a file that may be a pipe or a device, too, and need not end.
+// readOne reads a file or a pipe, which need not end and may have nothing for us
+// yet, until ctx ends. Devices are not opened: for some, that alone does something.
+func readOne(ctx context.Context, name string, mode fs.FileMode) (config.File, error) {
+	if what := unreadable(mode); what != "" {
+		return config.File{}, wrong(fmt.Errorf("%s is %s: a file, a pipe, or a folder with *.hcl files is needed", name, what))
+	}
+	type result struct {
+		src []byte
+		err error
+	}
+	done := make(chan result, 1)
+	go func() { // may wait for a pipe's other end for ever: then the process ends around it
+		src, err := readBounded(name)
+		done <- result{src, err}
+	}()
+	select {
+	case r := <-done:
+		return config.File{Name: name, Src: r.src}, r.err
+	case <-ctx.Done():
+		return config.File{}, fmt.Errorf("read the file: %s had not ended when this was told to stop", name)
+	}
+}
+
+// unreadable says what a thing of this mode is, if no text can be expected of it.
+func unreadable(mode fs.FileMode) string {
+	switch {
+	case mode.IsDir():
+		return "a folder"
+	case mode&fs.ModeSocket != 0:
+		return "a socket"
+	case mode&fs.ModeDevice != 0:
+		return "a device"
+	}
+	return ""
+}
+
 func readBounded(name string) ([]byte, error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -66,8 +126,8 @@ func readBounded(name string) ([]byte, error) {
 
 // parse reads and checks path. Mistakes and notes go to stderr, as every command
 // prints them; with mistakes the error is exit status 2 and has nothing to add.
-func parse(path string, stderr io.Writer) (*config.Config, []config.File, error) {
-	files, err := readSource(path)
+func parse(ctx context.Context, path string, stderr io.Writer) (*config.Config, []config.File, error) {
+	files, err := readSource(ctx, path)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -48,7 +48,7 @@ the stored state, as "weir plan" does, which takes root.`,
 			if file == "" {
 				w, err = d.client().Why(c.Context(), args[0], args[1], protocol)
 			} else {
-				cfg, _, perr := parse(file, c.ErrOrStderr())
+				cfg, _, perr := parse(c.Context(), file, c.ErrOrStderr())
 				if perr != nil {
 					return perr
 				}
