@@ -517,8 +517,9 @@ route "calls" {
 dns {
   # Who answers. forward is weir itself: local names from here, all others from upstream. bind is
   # BIND 9, run by weir: it also asks from the root on, validates DNSSEC, and has zones of its own
-  # that others can update. auto is forward, but bind where the file has what only BIND can do:
-  # zone, key, alias. Without BIND (Debian: bind9) on the machine weir says so, and forward answers.
+  # that others can update. auto is bind where it is installed (Debian: bind9) and no upstream is
+  # tls://, and wherever the file has what only BIND can do: zone, key, alias. Without BIND forward
+  # answers; weir says so where the file needs it.
   # "auto" or "forward" or "bind". Unsaid: auto.
   engine = "auto"
 

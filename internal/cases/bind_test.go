@@ -16,7 +16,7 @@ import (
 )
 
 // withBIND is a house whose names are BIND's.
-const withBIND = base + `
+const withBIND = unsaidDNS + `
 dns {
   engine = "bind"
   zone "local" {
@@ -220,7 +220,15 @@ func TestBIND(t *testing.T) {
 		})
 		h.until("the lease has its name", 5*time.Second, func() bool { return h.dig(pc.Host, "@172.31.0.1 +short phone.local") == ack.YourIPAddr.String() })
 
-		// To the forwarder and back.
+		// Unsaid it is BIND too; to the forwarder and back.
+		h.must(os.WriteFile(h.dir+"/unsaid.hcl", []byte(unsaidDNS), 0o644))
+		if out, err := h.tell("apply", h.dir+"/unsaid.hcl"); err != nil {
+			h.Error(err, out)
+		}
+		h.until("zones of the file go", 5*time.Second, func() bool { return h.dig(pc.Host, "@172.31.0.1 +short local MX") == "" })
+		if got := h.dig(pc.Host, "@172.31.0.1 www.example"); !strings.Contains(got, " ad;") {
+			h.Errorf("nothing is said of the engine, and no BIND answers: %s", got)
+		}
 		h.must(os.WriteFile(h.dir+"/plain.hcl", []byte(base), 0o644))
 		for _, file := range []string{"plain", "other"} {
 			if out, err := h.tell("apply", h.dir+"/"+file+".hcl"); err != nil {
@@ -279,6 +287,38 @@ func TestNoBIND(t *testing.T) {
 		if err != nil || !strings.Contains(out, "BIND is not installed") {
 			h.Errorf("plan: %v %s", err, out)
 		}
+		h.strays(fiber)
+	})
+}
+
+// TestBrokenBIND: a BIND that is there and does not start leaves no house without
+// names: the forwarder answers, and why is said.
+func TestBrokenBIND(t *testing.T) {
+	in(t, func(h *house) {
+		h.need("nft", "named", "dig")
+		fiber := h.connect(fiberLine())
+		h.sh(h.gw, `printf '#!/bin/sh\necho "general: critical: no memory for it" >&2; exit 1\n' > /run/broken; chmod +x /run/broken; mount --bind /run/broken /usr/sbin/named`)
+		pc := h.join("pc", "", "172.31.0.50/24")
+		h.start(unsaidDNS)
+		h.untilOutBy(pc, "fiber", 20*time.Second)
+		h.until("the forwarder answers", 10*time.Second, func() bool {
+			return h.dig(pc.Host, "@172.31.0.1 +short nas.local") == "172.31.0.23" && h.dig(pc.Host, "@172.31.0.1 +short www.example.com") == "192.0.2.80"
+		})
+		out, err := h.tell("status")
+		h.must(err)
+		if !strings.Contains(out, "BIND does not start") || !strings.Contains(out, "no memory for it") {
+			h.Errorf("nobody is told: %s", out)
+		}
+		// Mended, the next file has it.
+		h.sh(h.gw, "umount /usr/sbin/named")
+		h.must(os.WriteFile(h.dir+"/other.hcl", []byte(strings.Replace(unsaidDNS, "[80, 443]", "80", 1)), 0o644))
+		if out, err := h.tell("apply", h.dir+"/other.hcl"); err != nil {
+			h.Error(err, out)
+		}
+		h.until("BIND answers", 10*time.Second, func() bool {
+			return strings.Contains(h.sh(h.gw, "pgrep -f '^[^ ]*named -f .* -c "+h.dir+"' || :"), "\n")
+		})
+		h.until("names", 10*time.Second, func() bool { return h.dig(pc.Host, "@172.31.0.1 +short nas.local") == "172.31.0.23" })
 		h.strays(fiber)
 	})
 }

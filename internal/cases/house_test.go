@@ -25,8 +25,13 @@ var (
 	at   = netip.MustParseAddrPort
 )
 
-// base is the house that most complaints happen in.
-const base = `
+// base is the house that most complaints happen in. Its names are the forwarder's:
+// the lines' resolvers are part of what happens.
+const base = unsaidDNS + `dns { engine = "forward" }
+`
+
+// unsaidDNS is base, with the engine left open.
+const unsaidDNS = `
 gateway "gw" { domain = "local" }
 wan "fiber" { interface = "eth1" }
 wan "lte" {

@@ -12,9 +12,17 @@ import (
 	"github.com/miekg/dns"
 )
 
-// BIND tells whether BIND is to answer: the file says so, or leaves it open and
-// has what only BIND can do.
-func (c *Config) BIND() bool {
+// BIND tells whether BIND is to answer; there says that this machine has it.
+func (c *Config) BIND(there bool) bool {
+	if c.DNS.Engine != "auto" || c.NeedsBIND() {
+		return c.NeedsBIND()
+	}
+	return there && !slices.ContainsFunc(c.DNS.Upstream, func(s Server) bool { return s.TLS })
+}
+
+// NeedsBIND tells whether BIND is to answer wherever that is: the file says so, or
+// leaves it open and has what only BIND can do.
+func (c *Config) NeedsBIND() bool {
 	if c.DNS.Engine != "auto" {
 		return c.DNS.Engine == "bind"
 	}
@@ -82,7 +90,7 @@ func parseData(zone, rrtype, data string) error {
 
 func (c *checker) checkDNS(h *house) {
 	n := h.root.child("dns")
-	bind := h.BIND()
+	bind := h.NeedsBIND()
 	for _, it := range n.items("upstream") {
 		c.checkServer(h, it, bind)
 	}

@@ -4,7 +4,7 @@ var dnsBlock = &block{
 	name: "dns", once: true, doc: "The resolver for the house.",
 	keys: append([]*key{
 		{name: "engine", typ: typeWord, words: words("auto", "forward", "bind"), def: `"auto"`,
-			doc: "Who answers. forward is weir itself: local names from here, all others from upstream. bind is BIND 9, run by weir: it also asks from the root on, validates DNSSEC, and has zones of its own that others can update. auto is forward, but bind where the file has what only BIND can do: zone, key, alias. Without BIND (Debian: bind9) on the machine weir says so, and forward answers."},
+			doc: "Who answers. forward is weir itself: local names from here, all others from upstream. bind is BIND 9, run by weir: it also asks from the root on, validates DNSSEC, and has zones of its own that others can update. auto is bind where it is installed (Debian: bind9) and no upstream is tls://, and wherever the file has what only BIND can do: zone, key, alias. Without BIND forward answers; weir says so where the file needs it."},
 		{name: "upstream", typ: typeServer, list: true, unsaid: "forward: the line's own resolvers; bind: none, from the root on", example: `["9.9.9.9", "2620:fe::fe"]`, source: "RFC 1035; RFC 7858 for tls://",
 			doc: "Resolvers that are asked; tls://ADDRESS#NAME is asked encrypted, and has to prove that name (not with bind)."},
 		{name: "validate", typ: typeFlag, def: `true`, source: "RFC 4035",

@@ -72,6 +72,7 @@ type daemon struct {
 	dns       *dnsServer               // names are answered by this one,
 	named     *namedServer             // or this one
 	changing  bool                     // from one of them to the other
+	engine    engine                   // which one it is to be
 	reader    *service                 // of what the firewall refuses
 	refused   *refused.Log             // safe for any goroutine
 	leases    map[leaseKey]state.Lease // the LANs' clients', the ended ones too

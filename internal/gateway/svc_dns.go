@@ -163,7 +163,7 @@ func (d *daemon) syncDNS(ctx context.Context) {
 	if d.changing {
 		return // the port is not free yet; it comes again
 	}
-	if d.cfg.BIND() {
+	if d.useBIND() {
 		bind, notes, err := d.wholeNamed(d.cfg, d.world.state(d.cfg), d.built, leases)
 		switch {
 		case err == nil && d.dns != nil:

@@ -135,8 +135,10 @@ func (d *daemon) wholeNamed(c *config.Config, st state.State, cables desired.Des
 	return out, notes, nil
 }
 
+// dnsNotes is what is to be known about BIND on this machine by a file.
 func (d *daemon) dnsNotes(c *config.Config) []string {
-	return dnsNotes(c, os.DirFS("/"), d.namedDir())
+	_, notes := d.chooseEngine(c)
+	return notes
 }
 
 // namedDir is where BIND's files are: a whole path, for it stands in them.
@@ -146,25 +148,6 @@ func (d *daemon) namedDir() string {
 		return abs
 	}
 	return dir
-}
-
-// dnsNotes is what is to be known about BIND on this machine where the file
-// wants it.
-func dnsNotes(c *config.Config, root fs.FS, dir string) []string {
-	if !c.BIND() {
-		return nil
-	}
-	if _, err := named.Find(); err != nil {
-		return []string{"dns: weir's own forwarder answers, and does not validate: " + err.Error() + ". Zones, records, aliases and keys of the file are not there until then"}
-	}
-	var notes []string
-	if pid := otherNamed(root, dir); pid != 0 {
-		notes = append(notes, fmt.Sprintf("dns: another named runs here, pid %d, and keeps the port: systemctl disable --now named (and mask it)", pid))
-	}
-	if confined(root) {
-		notes = append(notes, fmt.Sprintf("dns: AppArmor keeps named from its files in %[1]s: write \"%[1]s/** rwk,\" to /etc/apparmor.d/local/usr.sbin.named, then apparmor_parser -r /etc/apparmor.d/usr.sbin.named", dir))
-	}
-	return notes
 }
 
 // otherNamed is a named in this network that is not run on a file in dir; 0: there
@@ -194,20 +177,20 @@ func otherNamed(root fs.FS, dir string) int {
 }
 
 // confined says whether AppArmor has a profile of named's in force that says
-// nothing of weir. The .deb adds to it.
-func confined(root fs.FS) bool {
+// nothing of dir. The .deb adds what is usual.
+func confined(root fs.FS, dir string) bool {
 	b, err := fs.ReadFile(root, "sys/kernel/security/apparmor/profiles")
 	if err != nil || !strings.Contains(string(b), "named (enforce)") {
 		return false
 	}
 	local, _ := fs.ReadFile(root, "etc/apparmor.d/local/usr.sbin.named")
-	return !strings.Contains(string(local), "weir")
+	return !strings.Contains(string(local), dir+"/**")
 }
 
 // checkNames has BIND's own checker judge what would be made of c, on the caller's
 // goroutine: it takes a while.
 func (d *daemon) checkNames(ctx context.Context, c *config.Config, w world) error {
-	if !c.BIND() {
+	if bind, _ := d.chooseEngine(c); !bind {
 		return nil
 	}
 	st := w.state(c)
@@ -226,7 +209,7 @@ func (d *daemon) checkNames(ctx context.Context, c *config.Config, w world) erro
 
 // foreseeNames is checkNames for the house as it is now.
 func (d *daemon) foreseeNames(ctx context.Context, c *config.Config) error {
-	if !c.BIND() {
+	if bind, _ := d.chooseEngine(c); !bind {
 		return nil
 	}
 	w, err := call(ctx, d, func() (world, error) {
@@ -244,8 +227,11 @@ func (d *daemon) foreseeNames(ctx context.Context, c *config.Config) error {
 // namedServer is BIND and who looks after it.
 type namedServer struct {
 	*service
-	state named.Report // the loop's
-	notes []string     // the loop's: of the last configuration
+	// The loop's:
+	state  named.Report
+	notes  []string // of the last configuration
+	starts int      // of the child
+	worked bool     // it has answered once
 
 	mu     sync.Mutex
 	want   named.Config
@@ -271,14 +257,17 @@ func (d *daemon) syncNamed(ctx context.Context, want named.Config, notes []strin
 	}
 	s.service = d.serve(ctx, duty{
 		kind: named.Worker, prepare: s.prepare,
-		take:    report(func(r named.Report) { s.take(r) }),
-		started: func() { s.take(named.Report{}) },
+		take: report(func(r named.Report) { s.take(r) }),
+		started: func() {
+			s.take(named.Report{})
+			d.startedNamed(ctx, s)
+		},
 	})
 }
 
 // take takes the child's word.
 func (s *namedServer) take(r named.Report) {
-	s.state = r
+	s.state, s.worked = r, s.worked || r.Ready
 	s.mu.Lock()
 	s.failed = r.Err
 	s.mu.Unlock()

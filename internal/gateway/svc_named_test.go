@@ -108,16 +108,52 @@ func TestOtherNamed(t *testing.T) {
 	if pid := otherNamed(root, "/var/lib/weir/named"); pid != 13 {
 		t.Errorf("pid %d, want 13", pid)
 	}
-	if confined(root) {
+	if confined(root, "/var/lib/weir/named") {
 		t.Error("AppArmor, where there is none")
 	}
 	root["sys/kernel/security/apparmor/profiles"] = file("named (enforce)\nman_filter (enforce)\n")
-	if !confined(root) {
+	if !confined(root, "/var/lib/weir/named") {
 		t.Error("AppArmor's profile is not seen")
 	}
 	root["etc/apparmor.d/local/usr.sbin.named"] = file("# weir\n/var/lib/weir/named/** rwk,\n")
-	if confined(root) {
+	if confined(root, "/var/lib/weir/named") {
 		t.Error("what is written to the profile is not seen")
+	}
+	if !confined(root, "/run/lab/state/named") {
+		t.Error("what is written to the profile is for another directory")
+	}
+}
+
+// Who answers, by what the file says and what the machine has.
+func TestChooseEngine(t *testing.T) {
+	const zone, tls = `zone "example.org" { }`, `upstream = "tls://9.9.9.9#dns.quad9.net"`
+	enforced := fstest.MapFS{"sys/kernel/security/apparmor/profiles": &fstest.MapFile{Data: []byte("named (enforce)\n")}}
+	for _, tc := range []struct {
+		about, dns string
+		missing    error
+		root       fs.FS
+		bind       bool
+		note       string // a part of the first one; "": there is none
+	}{
+		{"unsaid, and there", "", nil, nil, true, ""},
+		{"unsaid, and missing", "", named.ErrMissing, nil, false, ""},
+		{"unsaid, and kept from its files", "", nil, enforced, false, "AppArmor"},
+		{"unsaid, and an upstream over TLS", tls, nil, nil, false, ""},
+		{"the file has a zone", zone, nil, nil, true, ""},
+		{"the file has a zone, and it is missing", zone, named.ErrMissing, nil, false, "not installed"},
+		{"the file has a zone, and it is kept from its files", zone, nil, enforced, true, "AppArmor"},
+		{"forward", `engine = "forward"`, nil, nil, false, ""},
+		{"bind", `engine = "bind"`, nil, nil, true, ""},
+		{"bind, and missing", `engine = "bind"`, named.ErrMissing, nil, false, "not installed"},
+	} {
+		if tc.root == nil {
+			tc.root = fstest.MapFS{}
+		}
+		c := mustParse(t, twoLines+"dns {\n"+tc.dns+"\n}\n")
+		bind, notes := chooseEngine(c, tc.missing, tc.root, "/var/lib/weir/named")
+		if bind != tc.bind || (len(notes) == 0) != (tc.note == "") || len(notes) > 0 && !strings.Contains(notes[0], tc.note) {
+			t.Errorf("%s: %t, %q", tc.about, bind, notes)
+		}
 	}
 }
 

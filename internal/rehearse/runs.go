@@ -22,7 +22,7 @@ func Runs(s *Site, long *Pace) []Run {
 			add(advertiseAct(l))
 		}
 		add(nameAct(l))
-		if s.Config.BIND() {
+		if s.Config.NeedsBIND() {
 			add(recordAct(l))
 		}
 		for _, v6 := range []bool{false, true} {
