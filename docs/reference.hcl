@@ -103,16 +103,17 @@ wan "fiber" {
     # gateway = "fe80::1"
 
     # Ask the ISP for a prefix of this length, 48 to 64: a /64 of it for each LAN. The ISP may give
-    # another length. 0 asks for none.
-    # Number, 0 to 64 (bits). Unsaid: 0. Source: IA_PD, RFC 8415, 18.2.1.
-    delegate = 0
+    # another length, or none. 0 asks for none.
+    # Number, 0 to 64 (bits). Unsaid: 56; 0 with static or none, or if translate is nat66. Source:
+    # IA_PD, RFC 8415, 18.2.1.
+    delegate = 56
 
     # What becomes of the house's addresses on their way out. With npt addresses in the line's
     # delegated prefix stay as they are, and all others are put into it one to one; as long as the
     # ISP delegates nothing it is nat66. With none whatever is not in that prefix is refused.
-    # "nat66" or "npt" or "none". Unsaid: npt with delegate, else nat66. Source: netfilter snat; RFC
-    # 6296 for npt.
-    translate = "nat66"
+    # "nat66" or "npt" or "none". Unsaid: npt; nat66 where no prefix is asked for. Source: netfilter
+    # snat; RFC 6296 for npt.
+    translate = "npt"
   }
 
   # How this line is tried, where it needs something else than the others.

@@ -4,8 +4,15 @@ gateway "gw" {
   cable  = ["172.31.1.0/24", "fd00:1::/64"] # the first cable has 172.31.1.0 and 172.31.1.1 at its ends
 }
 
-wan "fiber" { interface = "eth1" } # IPv4 by DHCP, IPv6 by SLAAC, both translated: the defaults
-wan "lte" { interface = "eth2" }
+# IPv4 by DHCP, IPv6 by SLAAC, both translated: an ISP's prefix is not for the house.
+wan "fiber" {
+  interface = "eth1"
+  ipv6 { translate = "nat66" }
+}
+wan "lte" {
+  interface = "eth2"
+  ipv6 { translate = "nat66" }
+}
 
 failover {
   prefer = [wan.fiber, wan.lte]

@@ -107,8 +107,11 @@ func wan(n *node, gateway string) WAN {
 			Delegate:  one[int](v6, "delegate"),
 		},
 	}
-	if v6.said("translate") == nil && w.IPv6.Delegate > 0 {
-		w.IPv6.Translate = NPT
+	if v6.said("delegate") == nil && (w.IPv6.Method == MethodStatic || w.IPv6.Method == MethodNone || w.IPv6.Translate == NAT66) {
+		w.IPv6.Delegate = 0
+	}
+	if v6.said("translate") == nil && w.IPv6.Delegate == 0 {
+		w.IPv6.Translate = NAT66
 	}
 	if n.said("on_return") == nil {
 		w.Move = w.Metered

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 )
@@ -141,23 +142,30 @@ func (c *checker) checkAllowFromWAN(h *house, n *node, r *Rule) {
 			text := to.String()
 			if !to.IsRef() {
 				v4, v6 = to.Prefix.Addr().Is4(), to.Prefix.Addr().Is6()
+			} else if host := h.Host(to.Ref.Name); to.Ref.Kind == KindHost && host != nil && len(host.Address)+len(host.Token) > 0 {
+				v4 = slices.ContainsFunc(host.Address, netip.Addr.Is4)
+				v6 = len(host.Token) > 0 || slices.ContainsFunc(host.Address, netip.Addr.Is6)
 			}
 			if to.Ref.Kind == KindSelf || to.Ref.Kind == KindWAN || !to.IsRef() && h.lanOf(to.Prefix.Addr()) == "" {
 				continue
 			}
-			void := ""
+			var by4, by6 bool
 			for _, name := range names {
 				w := h.WAN(name)
-				if w == nil || v4 && w.IPv4.Method != MethodNone && w.IPv4.Translate == NoTranslate || v6 && w.IPv6.Homes() {
-					void = ""
-					break
-				}
-				void = name
+				by4 = by4 || w == nil || v4 && w.IPv4.Method != MethodNone && w.IPv4.Translate == NoTranslate
+				by6 = by6 || w == nil || v6 && w.IPv6.Homes()
 			}
-			if void != "" {
+			switch {
+			case by4:
+				continue
+			case !by6:
 				c.err(it.at, fmt.Sprintf("wan.%s translates: nobody outside knows that address. Write a forward.", names[0]), "an allow from a WAN cannot reach %s", text)
-				break
+			case v4:
+				c.note(it.at, fmt.Sprintf("wan.%s translates IPv4. What is to be reached by that too needs a forward.", names[0]), "an allow from a WAN reaches %s by IPv6 only, in what the ISP delegates", text)
+			default:
+				continue
 			}
+			break
 		}
 	}
 }

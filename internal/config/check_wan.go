@@ -81,7 +81,7 @@ func (c *checker) checkDelegate(h *house, v6 *node, w *WAN) {
 		c.note(translate.value, "So it is of no use. Clients that have only fd00:: addresses prefer IPv4 (RFC 6724, 6): translate = \"npt\", or leave translate out.",
 			"with nat66 the LANs get no addresses in the prefix that wan %q asks for", w.Name)
 	}
-	if room := 1 << (64 - n); len(h.LANs) > room {
+	if room := 1 << (64 - n); at != nil && len(h.LANs) > room {
 		fits := n
 		for fits > 48 && 1<<(64-fits) < len(h.LANs) {
 			fits--

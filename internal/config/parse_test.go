@@ -66,7 +66,7 @@ func TestDefaults(t *testing.T) {
 		WANs: []WAN{{
 			Name: "fiber", Interface: "eth1",
 			IPv4: WANv4{Method: MethodDHCP, Translate: NAT44, Hostname: "gw"},
-			IPv6: WANv6{Method: MethodAuto, Translate: NAT66}, Probe: probes,
+			IPv6: WANv6{Method: MethodAuto, Translate: NPT, Delegate: 56}, Probe: probes,
 		}},
 		Failover: Failover{
 			Prefer: []string{"fiber"}, HoldDown: 30 * time.Second, Degraded: Degraded{Loss: 20, Latency: 400 * time.Millisecond},
@@ -96,7 +96,7 @@ func TestWholeFile(t *testing.T) {
 		WANs: []WAN{{
 			Name: "lte", Interface: "eth2", Metered: true, Move: true,
 			IPv4: WANv4{Method: MethodDHCP, Translate: NAT44, ClientID: "hex:01020000000001", Hostname: "cellar-lte", IgnoreClasslessRoutes: true},
-			IPv6: WANv6{Method: MethodSLAAC, Translate: NAT66}, Probe: own,
+			IPv6: WANv6{Method: MethodSLAAC, Translate: NPT, Delegate: 56}, Probe: own,
 		}, {
 			Name: "fiber", Interface: "eth1", VLAN: 7, MAC: "02:00:00:00:00:f1", MTU: 1492,
 			IPv4: WANv4{Method: MethodStatic, Address: pfxs("198.51.100.10/24", "198.51.100.11/24"), Gateway: ip("198.51.100.1"), Translate: NAT44, Hostname: "cellar"},

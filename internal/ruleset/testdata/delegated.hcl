@@ -11,7 +11,10 @@ wan "cable" {
     translate = "none"
   }
 }
-wan "lte" { interface = "eth3" }
+wan "lte" {
+  interface = "eth3"
+  ipv6 { delegate = 0 }
+}
 lan "home" {
   interface = "eth0"
   address   = "10.0.10.1/24"

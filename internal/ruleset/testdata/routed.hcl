@@ -7,6 +7,7 @@ wan "office" {
     gateway   = "198.51.100.9"
     translate = "none"
   }
+  ipv6 { delegate = 0 }
 }
 
 lan "home" {
