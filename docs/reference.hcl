@@ -644,6 +644,21 @@ dns {
   # Later: log, block_list { }.
 }
 
+# The time, by chrony, which weir runs. Without it (Debian: chrony) on the machine weir says so, and
+# keeps no time.
+time {
+  # Who is asked: addresses, names, or nts://NAME for a server that proves by a certificate who it
+  # is. Names are looked up once a day, and what was found is kept for the next start, so that time
+  # needs no names. Of three or more servers one that is wrong moves nothing.
+  # Time server; one or a list. Unsaid: time.cloudflare.com, ntp.se and any.time.nl, by addresses
+  # that are built in. Source: RFC 5905; RFC 8915 for nts://.
+  # server = ["nts://time.cloudflare.com", "nts://nts.netnod.se", "ntp.example.org"]
+
+  # The LANs can have the time from the gateway, and DHCP tells them so. Nobody on a WAN can.
+  # True or false. Unsaid: true. Source: option 42.
+  serve = true
+}
+
 # The local socket that the weir command talks to.
 api {
   # Who may use it, beside root.
@@ -652,4 +667,4 @@ api {
   group = "weir"
 }
 
-# Later: time { }, tunnel { }, tuning { }, metrics { }, web { }.
+# Later: tunnel { }, tuning { }, metrics { }, web { }.

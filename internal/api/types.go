@@ -25,6 +25,7 @@ type Status struct {
 	WANs     []WAN     `json:"wans"`             // in file order
 	LANs     []LAN     `json:"lans"`             // in file order
 	Forwards []Forward `json:"forwards"`         // in file order
+	Time     *Time     `json:"time,omitempty"`   // left out: nobody keeps it
 	Services []Service `json:"services"`
 	Notes    []string  `json:"notes,omitempty"` // what is worth knowing and stops nothing
 }
@@ -170,6 +171,30 @@ type Forward struct {
 	Port     []string `json:"port"`
 	To       []string `json:"to"`
 	Answers  []string `json:"answers"` // what answers from outside now: "198.51.100.10 by fiber"
+}
+
+// Time is the clock, and who sets it.
+type Time struct {
+	Synchronised bool         `json:"synchronised"`
+	SetsClock    bool         `json:"sets_clock"` // false: the machine's clock is not weir's, which knows the time beside it
+	Served       bool         `json:"served"`     // the LANs may ask
+	Source       string       `json:"source,omitempty"`
+	Address      string       `json:"address,omitempty"`
+	Stratum      int          `json:"stratum,omitempty"`   // of the gateway
+	BehindMS     *float64     `json:"behind_ms,omitempty"` // the clock; negative: ahead
+	Updated      time.Time    `json:"updated,omitzero"`    // when the source was last heard
+	Sources      []TimeSource `json:"sources"`
+	Error        string       `json:"error,omitempty"`
+}
+
+// TimeSource is a time server.
+type TimeSource struct {
+	Name     string   `json:"name"`
+	Address  string   `json:"address,omitempty"`
+	State    string   `json:"state"` // "selected", "combined", "good", "wrong", "variable", "unreachable"
+	Stratum  int      `json:"stratum"`
+	Reach    int      `json:"reach"` // the last eight requests as bits, the latest lowest
+	BehindMS *float64 `json:"behind_ms,omitempty"`
 }
 
 // Service is a child process of the daemon.

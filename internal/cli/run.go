@@ -11,6 +11,7 @@ import (
 
 	"weir/internal/api"
 	"weir/internal/gateway"
+	"weir/internal/kernel"
 )
 
 func runCmd() *cobra.Command {
@@ -52,7 +53,7 @@ applied stays in force. If FILE is wrong, what was in force last stays, and the 
 			runtime.GOMAXPROCS(1)
 			err = gateway.Run(c.Context(), gateway.Options{
 				From: from, Files: files, StateDir: d.state, RuntimeDir: d.runtime, Version: theVersion(),
-				Session: session(), CutMeOff: cut, Log: log,
+				Session: session(), CutMeOff: cut, Log: log, SetClock: kernel.Clock(),
 			})
 			if errors.Is(err, api.ErrRunning) {
 				return wrong(err)

@@ -26,6 +26,7 @@ func printStatus(w io.Writer, s api.Status, now time.Time) error {
 	lines(&b, s, now)
 	lans(&b, s)
 	forwards(&b, s)
+	clock(&b, s.Time, now)
 	services(&b, s, now)
 	for _, n := range s.Notes {
 		fmt.Fprintf(&b, "note: %s\n", n)
@@ -139,6 +140,55 @@ func forwards(w io.Writer, s api.Status) {
 		t.row(f.Name, strings.Join(f.Protocol, "+")+" "+strings.Join(f.Port, ","), strings.Join(f.To, " "), answers)
 	}
 	_ = t.write(w)
+}
+
+// clock says who keeps the time, and which server is wrong.
+func clock(w io.Writer, t *api.Time, now time.Time) {
+	if t == nil {
+		return
+	}
+	whom := ""
+	if t.Served {
+		whom = ", served to the LANs"
+	}
+	switch {
+	case !t.Synchronised:
+		whom = ""
+		if t.Served {
+			whom = ", and not served until it is"
+		}
+		fmt.Fprintf(w, "\nTime: not known yet%s.\n", whom)
+	case !t.SetsClock:
+		fmt.Fprintf(w, "\nTime: by %s, stratum %d%s; this machine's clock is not weir's to set, and %s.\n", t.Source, t.Stratum, whom, off(t.BehindMS))
+	default:
+		fmt.Fprintf(w, "\nTime: by %s, stratum %d, heard %s ago%s; the clock is %s.\n", t.Source, t.Stratum, age(now, t.Updated), whom, off(t.BehindMS))
+	}
+	for _, s := range t.Sources {
+		if s.State == "wrong" {
+			fmt.Fprintf(w, "%s says another time than most, and is not believed.\n", s.Name)
+		}
+	}
+}
+
+// off is how wrong the clock is.
+func off(ms *float64) string {
+	if ms == nil {
+		return "off by an unknown time"
+	}
+	d := time.Duration(*ms * float64(time.Millisecond))
+	way := "behind"
+	if d < 0 {
+		d, way = -d, "ahead"
+	}
+	switch {
+	case d < 10*time.Millisecond:
+		d = d.Round(time.Microsecond)
+	case d < time.Minute:
+		d = d.Round(time.Millisecond)
+	default:
+		d = d.Round(time.Second)
+	}
+	return fmt.Sprintf("%s %s", d, way)
 }
 
 func services(w io.Writer, s api.Status, now time.Time) {

@@ -30,6 +30,8 @@ func TestStatusText(t *testing.T) {
 		},
 		LANs:     []api.LAN{{Name: "home", Interface: []string{"eth0"}, Present: true, Addresses: []string{"172.31.0.1/24", "fd00::1/64"}, Leases: 3}},
 		Forwards: []api.Forward{{Name: "web", Protocol: []string{"tcp"}, Port: []string{"80", "443"}, To: []string{"172.31.0.23"}, Answers: []string{"203.0.113.10 by lte"}}, {Name: "ssh", Protocol: []string{"tcp"}, Port: []string{"22"}, To: []string{"172.31.0.24"}}},
+		Time: &api.Time{Synchronised: true, SetsClock: true, Served: true, Source: "ntp.se", Stratum: 2, BehindMS: f(-0.0215), Updated: ago(31 * time.Second),
+			Sources: []api.TimeSource{{Name: "ntp.se", State: "selected"}, {Name: "any.time.nl", State: "wrong"}}},
 		Services: []api.Service{{Name: "dns", State: "running", Since: ago(75 * time.Hour)}, {Name: "dhcpd", State: "starting", Restarts: 2, LastError: "panic: x"}},
 		Notes:    []string{"lan home and wan fiber hold 172.31.0.0/24"},
 	}
@@ -57,6 +59,9 @@ home  eth0  172.31.0.1/24 fd00::1/64  3
 FORWARD  PORT        TO           ANSWERS FROM OUTSIDE AT
 web      tcp 80,443  172.31.0.23  203.0.113.10 by lte
 ssh      tcp 22      172.31.0.24  nothing now
+
+Time: by ntp.se, stratum 2, heard 31s ago, served to the LANs; the clock is 22µs ahead.
+any.time.nl says another time than most, and is not believed.
 
 SERVICE  STATE     FOR   RESTARTS
 dns      running   3d3h  0

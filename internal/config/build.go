@@ -71,6 +71,7 @@ func (c *checker) build(root *node) *Config {
 		h.WANs[i].Probe = probe(n.child("probe"), h.Failover.Probe)
 	}
 	h.DNS = dnsOf(root.child("dns"))
+	h.Time = Time{Server: list[TimeServer](root.child("time"), "server"), Serve: one[bool](root.child("time"), "serve")}
 	h.API = API{Group: one[string](root.child("api"), "group")}
 
 	if h.gw.said("cable") == nil || !h.gw.bad("cable") && !h.Gateway.Cable4.IsValid() {

@@ -37,6 +37,7 @@ func (c *checker) check(h *house) {
 	c.checkRoutes(h)
 	c.checkFailover(h)
 	c.checkDNS(h)
+	c.checkTime(h)
 }
 
 // notHostNames are names that must not lead to a device of the house.

@@ -25,6 +25,7 @@ type Config struct {
 	Forwards []Forward
 	Routes   []Route
 	DNS      DNS
+	Time     Time
 	API      API
 }
 
@@ -444,6 +445,19 @@ type Server struct {
 	Addr netip.AddrPort
 	TLS  bool
 	Name string // the certificate's name with TLS
+}
+
+// Time is the clock, and who is served by it.
+type Time struct {
+	Server []TimeServer // nil: those that are built in
+	Serve  bool         // to the LANs
+}
+
+// TimeServer is an NTP server, by its address or by its name.
+type TimeServer struct {
+	Addr netip.Addr // invalid: by Name
+	Name string     // lower case, no trailing dot
+	NTS  bool       // asked with network time security (RFC 8915); then it has a Name
 }
 
 // API is the local socket.

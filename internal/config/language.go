@@ -8,8 +8,7 @@ var language = &block{
 	blocks: []*block{
 		gatewayBlock, wanBlock, failoverBlock, lanBlock,
 		groupBlock, ruleBlock("allow"), ruleBlock("block"), ruleBlock("reject"), forwardBlock, routeBlock,
-		dnsBlock, apiBlock,
-		laterBlock("time", []string{"server", "serve"}),
+		dnsBlock, timeBlock, apiBlock,
 		laterBlock("tunnel", []string{"on", "reach"}, ipsecBlock, wireguardBlock),
 		laterBlock("tuning", []string{"sysctl"}, laterBlock("interface", []string{"queues", "rings", "backlog", "offload", "irq_cpus", "rps_cpus"})),
 		laterBlock("metrics", []string{"from", "port"}),

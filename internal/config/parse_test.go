@@ -77,8 +77,9 @@ func TestDefaults(t *testing.T) {
 			DHCP:      DHCP{Enabled: true, Pool: []Range{rng("192.168.77.128", "192.168.77.254")}, Lease: 12 * time.Hour, BOOTP: true},
 			Advertise: advertised,
 		}},
-		DNS: DNS{Engine: "auto", Validate: true},
-		API: API{Group: "weir"},
+		DNS:  DNS{Engine: "auto", Validate: true},
+		Time: Time{Serve: true},
+		API:  API{Group: "weir"},
 	}
 	if d := cmp.Diff(want, parse(t, simplest), same); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
@@ -171,6 +172,7 @@ func TestWholeFile(t *testing.T) {
 				To: []Place{to(KindGroup, "friends"), at("198.51.100.0/24")}, Way: Only, WANs: []string{"fiber", "lte"}},
 			{Name: "cheap", From: []Place{to(KindLAN, "")}, To: []Place{to(KindWAN, "")}, Protocol: []Protocol{ICMP}, Way: Never, WANs: []string{"lte"}},
 		},
+		Time: Time{Server: []TimeServer{{Addr: ip("192.0.2.123")}, {Addr: ip("2001:db8::123")}, {Name: "ntp.example.org"}, {Name: "time.example.org", NTS: true}}},
 		DNS: DNS{Engine: "forward", Validate: true, Upstream: []Server{
 			{Addr: netip.MustParseAddrPort("9.9.9.9:53")},
 			{Addr: netip.MustParseAddrPort("149.112.112.112:853"), TLS: true, Name: "dns.quad9.net"},

@@ -30,33 +30,35 @@ const (
 	typePlace
 	typeTarget
 	typeServer
+	typeTimeServer
 	typeInterface
 	typeOptions
 )
 
 // typeWords says each type in the words of the reference, and shows one.
 var typeWords = map[valueType]struct{ name, example string }{
-	typeText:      {"text", `"text"`},
-	typeWord:      {"word", `"word"`},
-	typeFlag:      {"true or false", `true`},
-	typeInt:       {"number", `1`},
-	typeDuration:  {"time", `"30s"`},
-	typeDomain:    {"domain", `"home.arpa"`},
-	typeLabel:     {"host name", `"nas"`},
-	typeZone:      {"time zone", `"Europe/Berlin"`},
-	typeIP:        {"address", `"10.0.10.1"`},
-	typeIPLen:     {"address with its network", `"10.0.10.1/24"`},
-	typePrefix:    {"network", `"10.0.10.0/24"`},
-	typeMAC:       {"MAC address", `"02:00:00:00:00:23"`},
-	typeRange:     {"range of addresses", `"10.0.10.100-10.0.10.200"`},
-	typePort:      {"port", `80, or "10000-20000"`},
-	typeProtocol:  {"protocol", `"tcp", "udp", "icmp" or a number`},
-	typeRef:       {"name", `wan.fiber`},
-	typePlace:     {"place", `host.nas, lan.home, wan, self, "10.0.10.0/24"`},
-	typeTarget:    {"target", `"1.1.1.1", "tcp://1.1.1.1:443" or "dns://9.9.9.9/example.org"`},
-	typeServer:    {"resolver", `"9.9.9.9", or "tls://9.9.9.9#dns.quad9.net"`},
-	typeInterface: {"port's name", `"eth0"`},
-	typeOptions:   {"map", `{ ntp-servers = "10.0.10.1" }`},
+	typeText:       {"text", `"text"`},
+	typeWord:       {"word", `"word"`},
+	typeFlag:       {"true or false", `true`},
+	typeInt:        {"number", `1`},
+	typeDuration:   {"time", `"30s"`},
+	typeDomain:     {"domain", `"home.arpa"`},
+	typeLabel:      {"host name", `"nas"`},
+	typeZone:       {"time zone", `"Europe/Berlin"`},
+	typeIP:         {"address", `"10.0.10.1"`},
+	typeIPLen:      {"address with its network", `"10.0.10.1/24"`},
+	typePrefix:     {"network", `"10.0.10.0/24"`},
+	typeMAC:        {"MAC address", `"02:00:00:00:00:23"`},
+	typeRange:      {"range of addresses", `"10.0.10.100-10.0.10.200"`},
+	typePort:       {"port", `80, or "10000-20000"`},
+	typeProtocol:   {"protocol", `"tcp", "udp", "icmp" or a number`},
+	typeRef:        {"name", `wan.fiber`},
+	typePlace:      {"place", `host.nas, lan.home, wan, self, "10.0.10.0/24"`},
+	typeTarget:     {"target", `"1.1.1.1", "tcp://1.1.1.1:443" or "dns://9.9.9.9/example.org"`},
+	typeServer:     {"resolver", `"9.9.9.9", or "tls://9.9.9.9#dns.quad9.net"`},
+	typeTimeServer: {"time server", `"192.0.2.123", "ntp.example.org", or "nts://time.cloudflare.com"`},
+	typeInterface:  {"port's name", `"eth0"`},
+	typeOptions:    {"map", `{ ntp-servers = "10.0.10.1" }`},
 }
 
 // word is one of the words that a key takes.

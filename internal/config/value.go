@@ -245,6 +245,8 @@ func (c *checker) fromText(k *key, s string, at hcl.Range) (any, bool) {
 		return c.target(k, s, at)
 	case typeServer:
 		return c.server(k, s, at)
+	case typeTimeServer:
+		return c.timeServer(k, s, at)
 	case typeInterface:
 		return c.iface(k, s, at)
 	}

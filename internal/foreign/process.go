@@ -33,6 +33,12 @@ type Command struct {
 	Listen func(io.Reader) string
 }
 
+// What a daemon may be given to do.
+const (
+	BindCap = unix.CAP_NET_BIND_SERVICE // open ports below 1024
+	TimeCap = unix.CAP_SYS_TIME         // set the clock
+)
+
 // Process is a running daemon.
 type Process struct {
 	PID    int

@@ -19,6 +19,7 @@ func (d *daemon) sync(ctx context.Context) {
 	d.syncDHCPD(ctx)
 	d.syncRA(ctx)
 	d.syncDNS(ctx)
+	d.syncTime(ctx)
 	d.syncRefused(ctx)
 }
 
@@ -47,6 +48,9 @@ func (d *daemon) services() []*service {
 	}
 	if d.named != nil {
 		out = append(out, d.named.service)
+	}
+	if d.time != nil {
+		out = append(out, d.time.service)
 	}
 	if d.reader != nil {
 		out = append(out, d.reader)

@@ -40,6 +40,8 @@ type Options struct {
 	Session    *api.Session  // the ssh connection that the caller types in; nil is none
 	CutMeOff   bool          // cut it if the file wants it
 	Log        *slog.Logger
+
+	SetClock func(time.Time) error // sets the machine's clock; nil: it is not weir's to set
 }
 
 // Run is the gateway until ctx ends, which leaves the kernel forwarding as it is,
@@ -113,7 +115,16 @@ func keepServing(ctx context.Context, srv *http.Server, path string, listen func
 
 // open reads what is stored, decides which file is in force, and opens the kernel.
 func open(o Options) (_ *daemon, err error) {
+	// Before anything starts: leases, certificates and signatures are judged by it.
+	note, cerr := floorClock(o.StateDir, builtAt(), time.Now(), o.SetClock)
+	if cerr != nil {
+		o.Log.Error("the clock may be wrong", "err", cerr)
+	}
 	d := newDaemon(o)
+	if note != "" {
+		d.log.Warn(note)
+		d.notes = append(d.notes, "time: "+note)
+	}
 	if d.store, err = state.Open(o.StateDir); err != nil {
 		return nil, fmt.Errorf("%w; --state-dir names another", err)
 	}

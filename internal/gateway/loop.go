@@ -69,10 +69,11 @@ type daemon struct {
 	dhcp6     map[string]*dhcp6Client // by WAN
 	dhcpd     *dhcpServer
 	ra        *advertiser
-	dns       *dnsServer               // names are answered by this one,
-	named     *namedServer             // or this one
-	changing  bool                     // from one of them to the other
-	engine    engine                   // which one it is to be
+	dns       *dnsServer   // names are answered by this one,
+	named     *namedServer // or this one
+	changing  bool         // from one of them to the other
+	engine    engine       // which one it is to be
+	time      *timeKeeper
 	reader    *service                 // of what the firewall refuses
 	refused   *refused.Log             // safe for any goroutine
 	leases    map[leaseKey]state.Lease // the LANs' clients', the ended ones too
@@ -81,6 +82,9 @@ type daemon struct {
 
 	built desired.Desired         // by the last turn
 	far   map[string][]netip.Addr // the cables' far ends, by WAN
+
+	otherClock string    // who else keeps the clock, as of the start; "": nobody
+	timeStored time.Time // when the time was stored the last time, by this daemon
 
 	advised map[string][]state.Told // delegated prefixes that a LAN's hosts may have; by LAN
 
@@ -94,7 +98,7 @@ type daemon struct {
 }
 
 func newDaemon(o Options) *daemon {
-	return &daemon{
+	d := &daemon{
 		o: o, log: o.Log, started: time.Now(),
 		leases:  map[leaseKey]state.Lease{},
 		dhcp4:   map[string]*dhcp4Client{},
@@ -107,6 +111,8 @@ func newDaemon(o Options) *daemon {
 		changed: make(chan struct{}),
 		items:   make(chan []state.Item, 256),
 	}
+	d.otherClock = otherClock(os.DirFS("/"), d.timeDir())
+	return d
 }
 
 // close writes what is still to be stored, and closes all there is.

@@ -39,7 +39,7 @@ func Plan(ctx context.Context, o Options, c *config.Config) (_ api.Outcome, err 
 	if err != nil {
 		return out, err
 	}
-	out.Notes = slices.Concat(managers(c, f.actual), d.dnsNotes(c))
+	out.Notes = slices.Concat(managers(c, f.actual), d.dnsNotes(c), d.timeNotes())
 	return out, d.checkNames(ctx, c, f.world)
 }
 

@@ -190,7 +190,7 @@ lan "guest" {
   dhcp {
     pool   = ["10.0.9.10-10.0.9.20", "10.0.9.30-10.0.9.40"]
     lease  = "30m"
-    option = { domain-name = "guest.example" }
+    option = { domain-name = "guest.example", ntp-servers = "198.51.100.7" }
     bootp       = false
     unknown     = "deny"
     next_server = "10.0.9.5"
@@ -226,13 +226,14 @@ lan "guest" {
 			Name: "home", Link: "eth0", MAC: "02:00:00:00:00:01", Address: netip.MustParsePrefix("172.31.0.1/24"),
 			Pool: []dhcpd.Range{rng("172.31.0.128", "172.31.0.254")}, Lease: 12 * time.Hour, BOOTP: true,
 			Router: netip.MustParseAddr("172.31.0.1"), DNS: addresses("172.31.0.1"), Domain: "home.arpa",
-			Hosts: []dhcpd.Host{{Name: "nas", DNSName: "nas", Addr: netip.MustParseAddr("172.31.0.23"), MAC: []string{"02:00:00:00:00:23"}}},
+			Options: []dhcpd.Option{{Code: 42, Data: []byte{172, 31, 0, 1}}},
+			Hosts:   []dhcpd.Host{{Name: "nas", DNSName: "nas", Addr: netip.MustParseAddr("172.31.0.23"), MAC: []string{"02:00:00:00:00:23"}}},
 		},
 		{
 			Name: "guest", Link: "eth4", MAC: "02:00:00:00:00:04", Address: netip.MustParsePrefix("10.0.9.1/24"),
 			Pool: []dhcpd.Range{rng("10.0.9.10", "10.0.9.20"), rng("10.0.9.30", "10.0.9.40")}, Lease: 30 * time.Minute, KnownOnly: true,
 			Router: netip.MustParseAddr("10.0.9.1"), DNS: addresses("10.0.9.1"), Domain: "home.arpa",
-			Options: []dhcpd.Option{{Code: 15, Data: []byte("guest.example")}},
+			Options: []dhcpd.Option{{Code: 15, Data: []byte("guest.example")}, {Code: 42, Data: []byte{198, 51, 100, 7}}},
 			Boot:    dhcpd.Boot{Server: netip.MustParseAddr("10.0.9.5"), File: "bios"},
 			Classes: []dhcpd.Class{{
 				Vendor: []string{"PXEClient"}, User: []string{"x"}, Arch: []uint16{7, 9},
@@ -247,7 +248,7 @@ lan "guest" {
 	}
 	c.LANs[2].MTU = 1400 // guest
 	want[1].Options = append(want[1].Options, dhcpd.Option{Code: 26, Data: []byte{1400 >> 8, 1400 & 0xff}})
-	if d := cmp.Diff(want, dhcpdLANs(c, w), addrs); d != "" {
+	if d := cmp.Diff(want, dhcpdLANs(c, w, true), addrs); d != "" {
 		t.Error(d)
 	}
 }

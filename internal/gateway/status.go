@@ -32,6 +32,7 @@ func (d *daemon) Status(ctx context.Context) (api.Status, error) {
 		}
 		d.lanNews(&s)
 		d.resolvers(&s)
+		s.Time = d.statusTime()
 		s.Turn = d.turns
 		for _, v := range d.services() {
 			s.Services = append(s.Services, v.status())

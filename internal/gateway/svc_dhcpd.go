@@ -23,8 +23,9 @@ import (
 // optionMTU is the interface MTU option (RFC 2132, 5.1).
 const optionMTU = 26
 
-// dhcpdLANs is what the DHCP server gives on the LANs, those whose link is there.
-func dhcpdLANs(c *config.Config, w world) []dhcpd.LAN {
+// dhcpdLANs is what the DHCP server gives on the LANs, those whose link is there. ntp
+// says that the gateway serves the time.
+func dhcpdLANs(c *config.Config, w world, ntp bool) []dhcpd.LAN {
 	var out []dhcpd.LAN
 	for _, l := range c.LANs {
 		k := w.lans[l.Name]
@@ -46,6 +47,9 @@ func dhcpdLANs(c *config.Config, w world) []dhcpd.LAN {
 		}
 		if l.MTU != 0 && !slices.ContainsFunc(l.DHCP.Options, func(o config.Option) bool { return o.Code == optionMTU }) {
 			d.Options = append(d.Options, dhcpd.Option{Code: optionMTU, Data: binary.BigEndian.AppendUint16(nil, uint16(l.MTU))})
+		}
+		if said := func(o config.Option) bool { return o.Code == optionNTP }; ntp && !slices.ContainsFunc(l.DHCP.Options, said) {
+			d.Options = append(d.Options, dhcpd.Option{Code: optionNTP, Data: own.AsSlice()})
 		}
 		for _, h := range l.Hosts {
 			host := dhcpd.Host{Name: h.Name, DNSName: h.DNSName, MAC: h.MAC, ClientID: h.ID}
@@ -77,6 +81,9 @@ func dhcpOptions(opts []config.Option) []dhcpd.Option {
 	return out
 }
 
+// optionNTP has the time servers (RFC 2132, 8.3).
+const optionNTP = 42
+
 // dhcpServer is the DHCP server of all LANs.
 type dhcpServer struct {
 	*service
@@ -91,7 +98,7 @@ type dhcpServer struct {
 
 // syncDHCPD tells the DHCP server what to give.
 func (d *daemon) syncDHCPD(ctx context.Context) {
-	want := dhcpdLANs(d.cfg, d.world)
+	want := dhcpdLANs(d.cfg, d.world, d.servesTime())
 	if d.dhcpd == nil && len(want) == 0 {
 		return
 	}

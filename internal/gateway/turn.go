@@ -20,7 +20,7 @@ func (d *daemon) turn(ctx context.Context) error {
 	start := time.Now()
 	p, actual, err := d.plan(ctx)
 	if err == nil && !d.ready {
-		d.notes = append(d.notes, slices.Concat(managers(d.cfg, actual), d.dnsNotes(d.cfg))...)
+		d.notes = append(d.notes, slices.Concat(managers(d.cfg, actual), d.dnsNotes(d.cfg), d.timeNotes())...)
 		for _, n := range d.notes {
 			d.log.Warn("this machine", "note", n)
 		}

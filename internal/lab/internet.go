@@ -21,7 +21,7 @@ var (
 
 // openInternet makes the internet as one ISP shows it: a machine that has every
 // address there is (a local route for all of IPv4 and of 2000::/3) but those of
-// the ISP's customers, and answers echo requests, echo servers and DNS there.
+// the ISP's customers, and answers echo requests, echo servers, DNS and NTP there.
 //
 // Each ISP has an internet of its own, so that who was asked tells by which
 // line, also where two ISPs hand out one and the same address.
@@ -68,6 +68,9 @@ func (l *Lab) openInternet(isp *Host, name string) (*Host, error) {
 		return nil, err
 	}
 	if err := inet.serveBulk(); err != nil {
+		return nil, err
+	}
+	if err := inet.serveTime(); err != nil {
 		return nil, err
 	}
 	return inet, inet.serveDNS(name, nil)

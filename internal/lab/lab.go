@@ -37,7 +37,8 @@ import (
 
 // Lab is the machines of one lab.
 type Lab struct {
-	Log *slog.Logger
+	Log   *slog.Logger
+	Clock Clock
 
 	ctx  context.Context
 	stop context.CancelFunc
@@ -55,6 +56,7 @@ type Lab struct {
 func New(ctx context.Context, log *slog.Logger) (*Lab, error) {
 	ctx, stop := context.WithCancel(ctx)
 	l := &Lab{Log: log, ctx: ctx, stop: stop, hosts: map[string]*Host{}, trunks: map[string]string{}}
+	l.Clock.lies, l.Clock.asked = map[netip.Addr]time.Duration{}, map[timeAsked]int{}
 	var err error
 	if l.root, err = newRoot(); err != nil {
 		stop()

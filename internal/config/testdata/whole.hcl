@@ -212,3 +212,8 @@ dns {
 }
 
 api { group = "adm" }
+
+time {
+  server = ["192.0.2.123", "[2001:db8::123]", "ntp.example.org", "nts://time.example.org"]
+  serve  = false
+}
