@@ -47,7 +47,7 @@ soa='3600 IN SOA a.root. nobody.invalid. 1 3600 600 604800 60'
 for z in example bad insecure; do
   printf '%s\n' "@ $soa" '@ 3600 IN NS ns' 'ns 3600 IN A 192.5.6.30' 'www 3600 IN A 192.0.2.80' 'inside 3600 IN A 172.31.0.23' > $z.zone
 done
-echo "line 0 IN TXT LINE" >> example.zone
+printf "%s 0 IN TXT LINE\n" line "*.lines" >> example.zone
 dnssec-signzone -S -K /run/keys -o example -f example.signed example.zone
 dnssec-signzone -S -K /run/keys -o bad -f bad.signed bad.zone
 sed 's/[0-9A-F]$/X/; s/[0-9A-EX]$/F/; s/X$/E/' dsset-bad. > dsset-bad.wrong
