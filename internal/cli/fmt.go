@@ -2,8 +2,11 @@ package cli
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"io"
 	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -16,7 +19,9 @@ func fmtCmd() *cobra.Command {
 		Use:   "fmt [-w] FILE|DIR",
 		Short: "Lay the file out in the one usual way",
 		Long: `Prints the file with its usual spaces and alignment; comments stay. With -w the
-file itself is rewritten, and the names of those that changed are printed.`,
+file itself is rewritten, and the names of those that changed are printed. A file
+that can't be read as blocks and keys is wrong input: what keeps it is said, and no
+file is changed.`,
 		Example: `  weir fmt gateway.hcl
   weir fmt -w /etc/weir`,
 		Args: oneFile,
@@ -24,6 +29,9 @@ file itself is rewritten, and the names of those that changed are printed.`,
 			files, err := readSource(c.Context(), args[0])
 			if err != nil {
 				return err
+			}
+			if broken(files, c.ErrOrStderr()) {
+				return &status{code: exitWrong}
 			}
 			for _, f := range files {
 				out := config.Format(f.Src)
@@ -48,31 +56,57 @@ file itself is rewritten, and the names of those that changed are printed.`,
 	return c
 }
 
+// broken says what keeps files from being laid out, and whether something does.
+func broken(files []config.File, stderr io.Writer) bool {
+	found := false
+	for _, f := range files {
+		diags := config.Syntax(f)
+		fmt.Fprint(stderr, diags.Format([]config.File{f}))
+		found = found || diags.HasErrors()
+	}
+	return found
+}
+
 // rewrite replaces what name holds. A symbolic link stays one, and a file its
 // mode and owner: the text goes into the file that is there. A power cut in
-// between could cost the text, so a copy stands beside it until it is written.
+// between could cost the text, so a copy stands beside it until it is written,
+// under a name that nobody has.
 func rewrite(name string, text []byte) error {
-	old, err := os.ReadFile(name)
+	f, err := os.OpenFile(name, os.O_RDWR, 0)
 	if err != nil {
-		return fmt.Errorf("rewrite %s: %w", name, err)
+		return fmt.Errorf("rewrite the file: %w", err)
 	}
-	backup := name + "~"
-	if err := os.WriteFile(backup, old, 0o600); err != nil {
+	defer f.Close()
+	if fi, err := f.Stat(); err != nil || !fi.Mode().IsRegular() {
+		return wrong(errors.Join(fmt.Errorf("%s can't be rewritten: it is no file; without -w the text is printed", name), err))
+	}
+	backup, err := keepCopy(f, name)
+	if err != nil {
 		return fmt.Errorf("keep a copy of %s while it is rewritten: %w", name, err)
 	}
-	f, err := os.OpenFile(name, os.O_WRONLY|os.O_TRUNC, 0)
-	if err != nil {
-		return fmt.Errorf("rewrite %s: %w", name, err)
+	_, err = f.WriteAt(text, 0)
+	if err == nil {
+		err = f.Truncate(int64(len(text)))
 	}
-	_, err = f.Write(text)
 	if err == nil {
 		err = f.Sync()
-	}
-	if cerr := f.Close(); err == nil {
-		err = cerr
 	}
 	if err != nil {
 		return fmt.Errorf("rewrite %s: %w; its old text is in %s", name, err, backup)
 	}
 	return os.Remove(backup)
+}
+
+// keepCopy copies what f, called name, holds into a new file beside it, and returns
+// the copy's name.
+func keepCopy(f *os.File, name string) (string, error) {
+	c, err := os.CreateTemp(filepath.Dir(name), filepath.Base(name)+".*~")
+	if err != nil {
+		return "", err
+	}
+	_, err = io.Copy(c, f)
+	if err = errors.Join(err, c.Sync(), c.Close()); err != nil {
+		return "", errors.Join(err, os.Remove(c.Name()))
+	}
+	return c.Name(), nil
 }

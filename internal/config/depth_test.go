@@ -37,3 +37,11 @@ func TestNestedWithoutEnd(t *testing.T) {
 		})
 	}
 }
+
+// Laying a file out parses it too.
+func TestFormatNestedWithoutEnd(t *testing.T) {
+	text := "a = " + strings.Repeat("[", 1000000)
+	if out := Format([]byte(text)); string(out) != text {
+		t.Error("it is laid out")
+	}
+}

@@ -9,9 +9,13 @@ import (
 )
 
 // Format lays a file out: two spaces for each block, equals signs and comments
-// in line, at most one empty line and none at a block's edges. It keeps comments
-// and meaning, and returns a file that does not parse as it is.
+// in line, at most one empty line and none at a block's edges, LF at the lines'
+// ends. It keeps comments and meaning, and returns a file that does not parse
+// (see Syntax) as it is.
 func Format(src []byte) []byte {
+	if _, deep := tooDeep(src, ""); deep {
+		return src
+	}
 	if _, diags := hclsyntax.ParseConfig(src, "", hcl.InitialPos); diags.HasErrors() {
 		return src
 	}
@@ -56,7 +60,11 @@ func squeeze(src []byte) []byte {
 			out.WriteByte('\n')
 		}
 		out.Write(gap)
-		out.Write(t.Bytes)
+		word := t.Bytes
+		if t.Type == hclsyntax.TokenComment { // has its line's end in it, which hclwrite leaves alone
+			word = bytes.ReplaceAll(word, []byte("\r\n"), []byte("\n"))
+		}
+		out.Write(word)
 		open = t.Type == hclsyntax.TokenOBrace
 		lines = 0
 		if t.Type == hclsyntax.TokenComment && bytes.HasSuffix(t.Bytes, []byte("\n")) {

@@ -54,6 +54,15 @@ func formatKeeps(t *testing.T, src []byte) {
 	}
 }
 
+// TestFormatLineEnds wants one kind of line's end in a file from elsewhere.
+func TestFormatLineEnds(t *testing.T) {
+	const in = "# a\r\nlan \"home\" { // b\r\n  /* c\r\nd */\r\n  address = \"192.0.2.1/24\" # e\r\n}\r\n"
+	const want = "# a\nlan \"home\" { // b\n  /* c\nd */\n  address = \"192.0.2.1/24\" # e\n}\n"
+	if d := cmp.Diff(want, string(Format([]byte(in)))); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+}
+
 func TestExamplesAreFormatted(t *testing.T) {
 	paths, _ := filepath.Glob("../../examples/*.hcl")
 	for _, p := range append(paths, referencePath) {

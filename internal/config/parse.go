@@ -41,6 +41,14 @@ func Parse(files ...File) (*Config, Diagnostics) {
 	return cfg, c.diags
 }
 
+// Syntax returns the mistakes that keep f from being read as blocks and keys at all.
+func Syntax(f File) Diagnostics {
+	c := &checker{files: []File{f}}
+	c.syntax(f)
+	c.diags.sort(c.files)
+	return c.diags
+}
+
 // checker carries what the steps of Parse share.
 type checker struct {
 	files []File
