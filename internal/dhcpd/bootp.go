@@ -63,7 +63,7 @@ func (e *Engine) searchBOOTP(now time.Time, s *scope, q *probe) Out {
 	if own, ok := s.own(now, c); ok {
 		b := s.bindings[own]
 		q.addr = own
-		if b != nil && b.lease.MAC == c.mac.String() {
+		if b != nil && b.lease.MAC == c.hw {
 			return e.answer(now, s, q)
 		}
 		return e.probe(now, s, q)

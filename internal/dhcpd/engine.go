@@ -56,6 +56,7 @@ type Event struct {
 type client struct {
 	id  string // of the lease: option 61 in hex, else "mac:" and the address
 	mac ether.MAC
+	hw  string  // mac in letters
 	net *subnet // where it is
 }
 
@@ -196,7 +197,8 @@ func (s *scope) identify(p *dhcpv4.DHCPv4, unicast bool) (c client, ok bool) {
 	if c.net == nil || c.mac.IsGroup() || c.mac == (ether.MAC{}) {
 		return client{}, false
 	}
-	c.id = "mac:" + c.mac.String()
+	c.hw = c.mac.String()
+	c.id = "mac:" + c.hw
 	if id := p.Options.Get(dhcpv4.OptionClientIdentifier); len(id) >= 2 && len(id) <= 255 {
 		c.id = hex.EncodeToString(id)
 	}
@@ -323,5 +325,5 @@ func (o *Out) add(p Out) {
 }
 
 func (e *Engine) event(level slog.Level, s *scope, c client, a netip.Addr, text, why string) Event {
-	return Event{Level: level, Text: text, LAN: s.lan.Name, MAC: c.mac.String(), Addr: a, Why: why}
+	return Event{Level: level, Text: text, LAN: s.lan.Name, MAC: c.hw, Addr: a, Why: why}
 }

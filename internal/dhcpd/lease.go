@@ -57,7 +57,7 @@ func (e *Engine) request(now time.Time, s *scope, p *dhcpv4.DHCPv4, c client, fr
 	}
 	b := s.bindings[a]
 	offered := s.offers[a].client == c.id
-	if using || offered || b != nil && (b.lease.Client == c.id || b.lease.MAC == c.mac.String()) {
+	if using || offered || b != nil && (b.lease.Client == c.id || b.lease.MAC == c.hw) {
 		return e.ack(now, s, p, c, a, from)
 	}
 	// It claims an address that we don't remember to be its own: the store was
@@ -92,7 +92,7 @@ func (e *Engine) ack(now time.Time, s *scope, p *dhcpv4.DHCPv4, c client, a neti
 	if name == "" && b.active(now) && b.lease.Client == c.id {
 		name = b.lease.Hostname // a client that does not say it again has not lost it
 	}
-	if b.active(now) && b.kept && b.lease.Client == c.id && b.lease.MAC == c.mac.String() && b.lease.Hostname == name {
+	if b.active(now) && b.kept && b.lease.Client == c.id && b.lease.MAC == c.hw && b.lease.Hostname == name {
 		// Asked again within a moment (its ACK was lost, or it floods): the
 		// lease it has is good, and the disk has peace.
 		if left := b.until.Sub(now); b.lease.Duration-left < min(b.lease.Duration/20, time.Minute) {
@@ -109,7 +109,7 @@ func (e *Engine) ack(now time.Time, s *scope, p *dhcpv4.DHCPv4, c client, a neti
 	d := s.duration(p)
 	clock := e.at(now)
 	l := state.Lease{
-		LAN: s.lan.Name, Addr: a, Client: c.id, MAC: c.mac.String(), Hostname: name,
+		LAN: s.lan.Name, Addr: a, Client: c.id, MAC: c.hw, Hostname: name,
 		Granted: clock.Wall, Duration: d, Boot: clock.Boot, Up: clock.Up,
 	}
 	if h := s.host(c); h != nil {
@@ -157,7 +157,7 @@ func (e *Engine) decline(now time.Time, s *scope, p *dhcpv4.DHCPv4, c client) Ou
 
 func (e *Engine) release(now time.Time, s *scope, p *dhcpv4.DHCPv4, c client) Out {
 	b := s.bindings[addrOf(p.ClientIPAddr)]
-	if !b.active(now) || b.lease.Client != c.id || b.lease.MAC != c.mac.String() {
+	if !b.active(now) || b.lease.Client != c.id || b.lease.MAC != c.hw {
 		return Out{}
 	}
 	return e.end(s, b, "given back")

@@ -140,7 +140,7 @@ func (s *scope) own(now time.Time, c client) (netip.Addr, bool) {
 	if h == nil || !h.Addr.IsValid() || !c.net.Prefix.Contains(h.Addr) {
 		return netip.Addr{}, false
 	}
-	if b := s.bindings[h.Addr]; b.active(now) && b.lease.MAC == c.mac.String() {
+	if b := s.bindings[h.Addr]; b.active(now) && b.lease.MAC == c.hw {
 		return h.Addr, true // the same card under another client identifier
 	}
 	return h.Addr, s.free(now, h.Addr, c.id)
@@ -176,7 +176,7 @@ func (s *scope) mayHave(now time.Time, c client, a netip.Addr) (why string) {
 func (s *scope) choose(now time.Time, c client, wants netip.Addr) (a netip.Addr, known, ok bool) {
 	if own, ok := s.own(now, c); ok {
 		b := s.bindings[own]
-		return own, b != nil && b.lease.MAC == c.mac.String(), true
+		return own, b != nil && b.lease.MAC == c.hw, true
 	}
 	if a, ok := s.byClient[c.id]; ok && s.inPool(c.net, a) && s.free(now, a, c.id) {
 		return a, true, true
@@ -185,7 +185,7 @@ func (s *scope) choose(now time.Time, c client, wants netip.Addr) (a netip.Addr,
 		return wants, false, true
 	}
 	// The same device under another name (another system on it), whose lease ended.
-	if a, ok := s.byClient[c.mac.String()]; ok && s.inPool(c.net, a) && s.free(now, a, c.id) && !s.bindings[a].active(now) {
+	if a, ok := s.byClient[c.hw]; ok && s.inPool(c.net, a) && s.free(now, a, c.id) && !s.bindings[a].active(now) {
 		return a, false, true
 	}
 	a, ok = s.pick(now, c)

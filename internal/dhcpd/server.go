@@ -20,7 +20,7 @@ var Worker = worker.Kind{Name: "dhcpd", Run: Run}
 
 // maxWaiting bounds the replies that wait for their leases to be on disk. What
 // comes on top is dropped: the client asks again.
-const maxWaiting = 512
+const maxWaiting = 2048
 
 // maxLogged is how many events are logged in logEvery: who floods the server
 // does not flood the log.
@@ -69,7 +69,7 @@ func Run(ctx context.Context, parent *worker.Conn, log *slog.Logger) error {
 	}
 	s := &server{
 		parent: parent, log: log, engine: New(time.Now(), clock),
-		ports: map[string]*port{}, frames: make(chan frame),
+		ports: map[string]*port{}, frames: make(chan frame, 64),
 	}
 	return worker.Obey(ctx, parent, s.loop)
 }

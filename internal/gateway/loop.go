@@ -80,6 +80,8 @@ type daemon struct {
 	lanStatus []dhcpd.Status
 	nextEnd   time.Time // when the next of leases ends; zero: none does
 
+	namesAgain time.Time // syncDNS goes through a storm of leases not before
+
 	built desired.Desired         // by the last turn
 	far   map[string][]netip.Addr // the cables' far ends, by WAN
 

@@ -194,7 +194,10 @@ func (d *daemon) takeLeases(ctx context.Context, child *worker.Child, m worker.M
 			d.lanStatus = r.LANs
 		}
 		if len(r.Keep) > 0 {
-			d.syncDNS(ctx) // names come and go with leases
+			d.nextEnd = time.Now() // names come and go with leases
+			if d.nextEnd.Before(d.namesAgain) {
+				d.nextEnd = d.namesAgain
+			}
 		}
 	}, nil
 }

@@ -76,8 +76,8 @@ func item(value any, parts ...string) Item {
 	i.val, i.err = json.Marshal(value)
 	if i.err != nil {
 		i.err = fmt.Errorf("encode %q for the store: %w", i.key, i.err)
-	} else if _, err := appendRecord(nil, entry{Key: i.key, Val: i.val}); err != nil {
-		i.err = err
+	} else if len(i.key)+len(i.val) > maxRecord-recordRoom {
+		i.err = fmt.Errorf("%q has %d bytes: too many for the store", i.key, len(i.val))
 	}
 	return i
 }

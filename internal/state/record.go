@@ -19,9 +19,10 @@ import (
 //
 // A file is read whole; a later entry for a key replaces an earlier one.
 const (
-	maxRecord = 64 << 10 // a line beyond this is damage
-	maxFile   = 64 << 20 // a log is rewritten long before
-	format    = 1        // value of the first entry, "format"
+	maxRecord  = 64 << 10 // a line beyond this is damage
+	maxFile    = 64 << 20 // a log is rewritten long before
+	recordRoom = 256      // of a record, for what stands around key and value
+	format     = 1        // value of the first entry, "format"
 )
 
 // entry is what a record holds.

@@ -52,6 +52,7 @@ func main() {
 	lasts := flag.Duration("for", time.Second, "how long a measurement of packets lasts")
 	outages := flag.Int("failovers", 100, "how many outages each of the rivals has")
 	only := flag.Bool("only-failovers", false, "measure nothing else")
+	onlyDHCP := flag.Bool("only-dhcp", false, "measure nothing else")
 	quiet := flag.Duration("quiet", 20*time.Second, "how long the idle daemon is watched")
 	flag.Parse()
 	if flag.Arg(0) == "inside" {
@@ -67,17 +68,20 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, flag.Arg(0), *rounds, *lasts, *quiet, *outages, *only); err != nil {
+	if err := run(ctx, flag.Arg(0), *rounds, *lasts, *quiet, *outages, *only, *onlyDHCP); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, weir string, rounds int, lasts, quiet time.Duration, outages int, only bool) error {
+func run(ctx context.Context, weir string, rounds int, lasts, quiet time.Duration, outages int, only, onlyDHCP bool) error {
 	fmt.Printf("%d processors, Linux %s, %s\n\n", runtime.NumCPU(), release(), time.Now().UTC().Format(time.DateOnly))
 
 	if only {
 		return failovers(ctx, weir, outages)
+	}
+	if onlyDHCP {
+		return leases(ctx, weir, rounds, lasts)
 	}
 	sides := map[string]*side{}
 	for _, kind := range []string{"wire", "peer", "weir"} {
@@ -99,6 +103,10 @@ func run(ctx context.Context, weir string, rounds int, lasts, quiet time.Duratio
 	}
 	fmt.Println("\nThe daemon")
 	if err := daemon(ctx, weir, rounds, quiet); err != nil {
+		return err
+	}
+	fmt.Println("\nDHCP")
+	if err := leases(ctx, weir, rounds, lasts); err != nil {
 		return err
 	}
 	fmt.Println("\nFailovers")

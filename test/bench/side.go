@@ -74,6 +74,9 @@ func inside(kind, weir string) error {
 	if strings.HasPrefix(kind, "failover-") {
 		return insidePair(ctx, kind, weir)
 	}
+	if kind == "dhcp" {
+		return insideLeases(ctx, weir)
+	}
 	h, err := newHouse(ctx)
 	if err != nil {
 		return err

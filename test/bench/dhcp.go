@@ -1,0 +1,314 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"github.com/insomniacslk/dhcp/dhcpv4"
+
+	"weir/internal/ether"
+	"weir/internal/lab"
+)
+
+const (
+	dhcpHouse = `lan "home" {
+  interface = "e0"
+  address   = "172.31.0.1/16"
+  dhcp { pool = "172.31.16.0-172.31.255.254" }
+}
+`
+	keaConf = `{"Dhcp4": {
+  "interfaces-config": {"interfaces": ["e0"]},
+  "lease-database": {"type": "memfile", "persist": true, "name": "%s/leases.csv"},
+  "valid-lifetime": 43200,
+  "subnet4": [{"subnet": "172.31.0.0/16", "pools": [{"pool": "172.31.16.0-172.31.255.254"}], "option-data": [
+    {"name": "routers", "data": "172.31.0.1"}, {"name": "domain-name-servers", "data": "172.31.0.1"}, {"name": "domain-name", "data": "home.arpa"}]}],
+  "loggers": [{"name": "kea-dhcp4", "severity": "ERROR", "output_options": [{"output": "%s/log"}]}]
+}}
+`
+	iscConf = `authoritative;
+ping-check off;
+default-lease-time 43200;
+max-lease-time 43200;
+subnet 172.31.0.0 netmask 255.255.0.0 {
+  range 172.31.16.0 172.31.255.254;
+  option routers 172.31.0.1;
+  option domain-name-servers 172.31.0.1;
+  option domain-name "home.arpa";
+}
+`
+	dhcpClients = 512  // that wait for an answer at a time
+	dhcpMost    = 6000 // exchanges a measurement: the pool has to last
+)
+
+var dhcpServers = []string{"weir", "kea", "isc"}
+
+// leases has three DHCP servers take turns at new clients.
+func leases(ctx context.Context, weir string, rounds int, lasts time.Duration) error {
+	for _, p := range []string{"kea-dhcp4", "dhcpd"} {
+		if _, err := exec.LookPath(p); err != nil {
+			fmt.Printf("  left out: there is no %s here (test/install)\n", p)
+			return nil
+		}
+	}
+	s, err := start(ctx, "dhcp", weir)
+	if err != nil {
+		return err
+	}
+	defer s.end()
+	rates := map[string][]float64{}
+	var kea, isc []float64
+	for range rounds {
+		rate := map[string]float64{}
+		for _, name := range dhcpServers {
+			f, err := s.do(order{Do: name, Lasts: lasts})
+			if err != nil {
+				return fmt.Errorf("DHCP by %s: %w", name, err)
+			}
+			rate[name] = f.Count / f.Per
+			rates[name] = append(rates[name], rate[name])
+		}
+		kea, isc = append(kea, rate["weir"]/rate["kea"]), append(isc, rate["weir"]/rate["isc"])
+	}
+	fmt.Printf("  DISCOVER to ACK, new clients, %d at a time, leases on disk\n", dhcpClients)
+	for _, name := range dhcpServers {
+		fmt.Printf("    %-6s %s exchanges/s\n", name, spread(rates[name], "%.0f"))
+	}
+	fmt.Printf("    ratio  %s of Kea's memfile, which does not wait for the disk, at least 1.0: %s\n", spread(kea, "%.2f"), holds(median(kea) >= 1))
+	fmt.Printf("    ratio  %s of ISC dhcpd, at least 1.4: %s\n", spread(isc, "%.2f"), holds(median(isc) >= 1.4))
+	return nil
+}
+
+// insideLeases has a machine for each server and one with its clients at the other end of a cable.
+func insideLeases(ctx context.Context, weir string) error {
+	l, err := lab.New(ctx, slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})))
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("/var/tmp", "weir-bench-") // on a disk: /run is the lab's, and in memory
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	loads := map[string]*dhcpLoad{}
+	for _, name := range dhcpServers {
+		h := l.Gateway()
+		if name != "weir" {
+			if h, err = l.Add(name); err != nil {
+				return err
+			}
+		}
+		if loads[name], err = newDHCP(ctx, l, h, name, weir, filepath.Join(dir, name)); err != nil {
+			return fmt.Errorf("start %s: %w", name, err)
+		}
+	}
+	out := json.NewEncoder(os.Stdout)
+	if err := out.Encode(figure{}); err != nil {
+		return err
+	}
+	orders := bufio.NewScanner(os.Stdin)
+	for orders.Scan() {
+		var o order
+		f, err := figure{}, json.Unmarshal(orders.Bytes(), &o)
+		if err == nil {
+			f, err = loads[o.Do].run(ctx, o.Lasts)
+		}
+		if err != nil {
+			f.Error = err.Error()
+		}
+		if err := out.Encode(f); err != nil {
+			return err
+		}
+	}
+	return orders.Err()
+}
+
+// newDHCP starts a server and waits until it answers.
+func newDHCP(ctx context.Context, l *lab.Lab, h *lab.Host, name, weir, dir string) (*dhcpLoad, error) {
+	clients, err := l.Add("at-" + name)
+	if err != nil {
+		return nil, err
+	}
+	if err := l.Cable(lab.Plug{Host: h, Dev: "e0"}, lab.Plug{Host: clients, Dev: "e0"}); err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	conf := filepath.Join(dir, "conf")
+	var text string
+	var args []string
+	switch name {
+	case "weir":
+		text, args = dhcpHouse, []string{weir, "run", conf, "--state-dir", filepath.Join(dir, "state"), "--runtime-dir", runtimeDir}
+	case "kea":
+		text, args = fmt.Sprintf(keaConf, dir, dir), []string{"kea-dhcp4", "-c", conf}
+	case "isc":
+		text, args = iscConf, []string{"dhcpd", "-4", "-f", "-q", "-cf", conf, "-lf", filepath.Join(dir, "leases"), "-pf", filepath.Join(dir, "pid"), "e0"}
+		if err := os.WriteFile(filepath.Join(dir, "leases"), nil, 0o644); err != nil {
+			return nil, err
+		}
+	}
+	if err := os.WriteFile(conf, []byte(text), 0o644); err != nil {
+		return nil, err
+	}
+	if name != "weir" {
+		if err := h.AddAddr("e0", netip.MustParsePrefix("172.31.0.1/16")); err != nil {
+			return nil, err
+		}
+		if err := h.Up("e0"); err != nil {
+			return nil, err
+		}
+	}
+	log, err := os.Create(filepath.Join(dir, "log"))
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Env = append(os.Environ(), "KEA_LOCKFILE_DIR="+dir, "KEA_PIDFILE_DIR="+dir)
+	cmd.Stdout, cmd.Stderr = log, log
+	if err := h.Start(cmd); err != nil {
+		return nil, err
+	}
+	load := &dhcpLoad{}
+	err = clients.Do(func() error {
+		ifi, err := net.InterfaceByName("e0")
+		if err != nil {
+			return err
+		}
+		load.mac = ether.MAC(ifi.HardwareAddr)
+		f, err := ether.Open("e0", ether.TypeIPv4, ether.ToUDP(dhcpv4.ClientPort))
+		if err != nil {
+			return err
+		}
+		load.conn, err = ether.NewConn(f)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	for began := time.Now(); ; {
+		f, err := load.run(ctx, time.Second)
+		if err == nil && f.Count > 0 {
+			return load, nil
+		}
+		if time.Since(began) > 20*time.Second {
+			b, _ := os.ReadFile(log.Name())
+			return nil, fmt.Errorf("it answers nobody; it said:\n%s", b)
+		}
+	}
+}
+
+// dhcpLoad is many clients that get an address, one after the other, of which a
+// number is under way at a time.
+type dhcpLoad struct {
+	conn *ether.Conn
+	mac  ether.MAC
+	n    uint32 // clients so far
+}
+
+// client is one that is under way.
+type client struct {
+	request []byte // what it said last
+	said    time.Time
+}
+
+func (d *dhcpLoad) run(ctx context.Context, lasts time.Duration) (figure, error) {
+	under := map[uint32]*client{}
+	for range dhcpClients {
+		if err := d.discover(ctx, under); err != nil {
+			return figure{}, err
+		}
+	}
+	b := make([]byte, ether.MaxFrame)
+	began := time.Now()
+	acks := 0
+	for time.Since(began) < lasts && acks < dhcpMost {
+		wait, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+		frame, partial, err := d.conn.Read(wait, b)
+		cancel()
+		if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) {
+			for _, c := range under {
+				if time.Since(c.said) > time.Second {
+					c.said = time.Now()
+					if err := d.say(ctx, c.request); err != nil {
+						return figure{}, err
+					}
+				}
+			}
+			continue
+		}
+		if err != nil {
+			return figure{}, err
+		}
+		u, err := ether.ParseUDP(frame, partial)
+		if err != nil {
+			continue
+		}
+		p, err := dhcpv4.FromBytes(u.Payload)
+		if err != nil {
+			continue
+		}
+		id := binary.BigEndian.Uint32(p.TransactionID[:])
+		c := under[id]
+		if c == nil {
+			continue
+		}
+		switch p.MessageType() {
+		case dhcpv4.MessageTypeOffer:
+			q := message(id, dhcpv4.MessageTypeRequest)
+			q.UpdateOption(dhcpv4.OptRequestedIPAddress(p.YourIPAddr))
+			q.UpdateOption(dhcpv4.OptServerIdentifier(p.ServerIdentifier()))
+			c.request, c.said = q.ToBytes(), time.Now()
+			err = d.say(ctx, c.request)
+		case dhcpv4.MessageTypeAck:
+			acks++
+			delete(under, id)
+			err = d.discover(ctx, under)
+		default:
+			return figure{}, fmt.Errorf("a client is told %s", p.MessageType())
+		}
+		if err != nil {
+			return figure{}, err
+		}
+	}
+	return figure{Count: float64(acks), Per: time.Since(began).Seconds()}, nil
+}
+
+// discover has a new client begin.
+func (d *dhcpLoad) discover(ctx context.Context, under map[uint32]*client) error {
+	d.n++
+	c := &client{request: message(d.n, dhcpv4.MessageTypeDiscover).ToBytes(), said: time.Now()}
+	under[d.n] = c
+	return d.say(ctx, c.request)
+}
+
+func message(id uint32, t dhcpv4.MessageType) *dhcpv4.DHCPv4 {
+	p := &dhcpv4.DHCPv4{OpCode: dhcpv4.OpcodeBootRequest, HWType: 1, ClientHWAddr: net.HardwareAddr{2, 0, 0, 0, 0, 0}, Options: dhcpv4.Options{}}
+	binary.BigEndian.PutUint32(p.ClientHWAddr[2:], id)
+	binary.BigEndian.PutUint32(p.TransactionID[:], id)
+	p.SetBroadcast()
+	p.UpdateOption(dhcpv4.OptMessageType(t))
+	p.UpdateOption(dhcpv4.OptParameterRequestList(dhcpv4.OptionSubnetMask, dhcpv4.OptionRouter, dhcpv4.OptionDomainNameServer, dhcpv4.OptionDomainName))
+	return p
+}
+
+func (d *dhcpLoad) say(ctx context.Context, payload []byte) error {
+	u := ether.UDP{
+		SrcMAC: d.mac, DstMAC: ether.Broadcast, Payload: payload,
+		Src: netip.MustParseAddrPort("0.0.0.0:68"), Dst: netip.MustParseAddrPort("255.255.255.255:67"),
+	}
+	return d.conn.Write(ctx, u.Frame())
+}
