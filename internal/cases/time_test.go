@@ -21,7 +21,7 @@ time { server = ["192.0.2.123", "198.18.1.123", "198.18.2.123"] }
 // client; false: it gave none.
 func (h *house) ahead(c *lab.Host, server string) (time.Duration, bool) {
 	h.Helper()
-	d, _, err := c.AskTime(addr(server), time.Second)
+	d, _, err := c.AskTime(netip.Addr{}, addr(server), time.Second)
 	return d, err == nil
 }
 

@@ -65,7 +65,7 @@ func (c *Client) Lease(ctx context.Context) (*dhcpv4.DHCPv4, error) {
 		return nil, fmt.Errorf("dhcp client on %s: %w", c.Host, err)
 	}
 	defer nc.Close()
-	lease, err := nc.Request(ctx, dhcpv4.WithRequestedOptions(
+	lease, err := nc.Request(ctx, dhcpv4.WithRequestedOptions(dhcpv4.OptionNTPServers,
 		dhcpv4.OptionSubnetMask, dhcpv4.OptionRouter, dhcpv4.OptionDomainNameServer, dhcpv4.OptionDomainName),
 		dhcpv4.WithOption(dhcpv4.OptHostName(c.Name)))
 	if err != nil {

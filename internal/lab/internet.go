@@ -118,7 +118,7 @@ func (h *Host) serveDNS(line string, mine func(netip.Addr) bool) error {
 		case private(q.Question[0].Name):
 			m.Rcode = dns.RcodeNameError
 		default:
-			m.Answer = answerDNS(q.Question[0], line, from.Addr())
+			m.Answer = h.lab.answerDNS(q.Question[0], line, from.Addr())
 		}
 		m.Authoritative = mine == nil
 		if opt := q.IsEdns0(); opt != nil {
@@ -165,10 +165,27 @@ func private(name string) bool {
 	return false
 }
 
-func answerDNS(q dns.Question, line string, from netip.Addr) []dns.RR {
+// Name gives a name an address of its own on the internet; it has none of IPv6 then.
+func (l *Lab) Name(name string, a netip.Addr) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.names[dns.CanonicalName(name)] = a
+}
+
+func (l *Lab) answerDNS(q dns.Question, line string, from netip.Addr) []dns.RR {
 	hdr := dns.RR_Header{Name: q.Name, Rrtype: q.Qtype, Class: dns.ClassINET, Ttl: 60}
 	if rrs, ok := rebind(q, hdr); ok {
 		return rrs
+	}
+	l.mu.Lock()
+	own := l.names[dns.CanonicalName(q.Name)]
+	l.mu.Unlock()
+	switch {
+	case !own.IsValid():
+	case q.Qtype == dns.TypeA:
+		return []dns.RR{&dns.A{Hdr: hdr, A: own.AsSlice()}}
+	case q.Qtype == dns.TypeAAAA:
+		return nil
 	}
 	switch q.Qtype {
 	case dns.TypeA:

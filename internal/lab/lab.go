@@ -47,7 +47,8 @@ type Lab struct {
 
 	mu     sync.Mutex
 	hosts  map[string]*Host
-	trunks map[string]string // the gateway's port: the link at the other end
+	names  map[string]netip.Addr // on the internet, of their own
+	trunks map[string]string     // the gateway's port: the link at the other end
 	close  []func() error
 }
 
@@ -56,6 +57,7 @@ type Lab struct {
 func New(ctx context.Context, log *slog.Logger) (*Lab, error) {
 	ctx, stop := context.WithCancel(ctx)
 	l := &Lab{Log: log, ctx: ctx, stop: stop, hosts: map[string]*Host{}, trunks: map[string]string{}}
+	l.names = map[string]netip.Addr{}
 	l.Clock.lies, l.Clock.asked = map[netip.Addr]time.Duration{}, map[timeAsked]int{}
 	var err error
 	if l.root, err = newRoot(); err != nil {

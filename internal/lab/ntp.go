@@ -106,12 +106,16 @@ func putTime(b []byte, t time.Time) {
 	binary.BigEndian.PutUint32(b[4:], uint32(uint64(t.Nanosecond())<<32/1e9))
 }
 
-// AskTime asks a server for the time, as a client of SNTP does (RFC 4330), and
-// returns by how much it is ahead of this machine's clock.
-func (h *Host) AskTime(server netip.Addr, limit time.Duration) (ahead time.Duration, stratum int, err error) {
+// AskTime asks a server for the time, as a client of SNTP does (RFC 4330), from an
+// address that may be invalid (the kernel chooses), and returns by how much it is ahead of this machine's clock.
+func (h *Host) AskTime(from, server netip.Addr, limit time.Duration) (ahead time.Duration, stratum int, err error) {
 	var c *net.UDPConn
 	err = h.Do(func() (err error) {
-		c, err = net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(netip.AddrPortFrom(server, 123)))
+		var local *net.UDPAddr
+		if from.IsValid() {
+			local = net.UDPAddrFromAddrPort(netip.AddrPortFrom(from, 0))
+		}
+		c, err = net.DialUDP("udp", local, net.UDPAddrFromAddrPort(netip.AddrPortFrom(server, 123)))
 		return err
 	})
 	if err != nil {

@@ -104,7 +104,7 @@ func (b *Bench) serve() error {
 	there := func(list ...uint16) func(uint16) bool {
 		return func(p uint16) bool { return slices.Contains(list, p) }
 	}
-	tcp, udp = slices.DeleteFunc(tcp, there(7, 53, 80, 443)), slices.DeleteFunc(udp, there(7, 53, 443))
+	tcp, udp = slices.DeleteFunc(tcp, there(7, 53, 80, 443)), slices.DeleteFunc(udp, there(7, 53, 123, 443))
 	for _, isp := range b.ISPs {
 		if err := isp.Inet.ServeEcho(tcp, udp); err != nil {
 			return err
@@ -286,6 +286,9 @@ func (b *Bench) up(ctx context.Context, files []config.File, dir bool) error {
 	// BIND on the gateway validates from the lab's root on.
 	if err := os.WriteFile(filepath.Join(stateDir, named.AnchorsFile), []byte(b.Lab.RootAnchors()), 0o600); err != nil {
 		return err
+	}
+	for host, a := range b.timeNames() {
+		b.Lab.Name(host, a)
 	}
 	b.Daemon = newDaemon(b.Lab.Gateway(), path)
 	start := time.Now()

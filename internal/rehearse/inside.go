@@ -17,6 +17,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"weir/internal/config"
+	"weir/internal/chrony"
 	"weir/internal/lab"
 )
 
@@ -159,6 +160,9 @@ func probe() Machine {
 	var m Machine
 	if err := lab.TAP(); err != nil {
 		m.TAP = err.Error()
+	}
+	if _, err := chrony.Find(); err != nil {
+		m.Time = err.Error()
 	}
 	if err := vlan(); err != nil {
 		m.VLAN = fmt.Sprintf("this kernel makes no VLANs (%v)", err)

@@ -89,7 +89,7 @@ func (b *Bench) hairpinned(f *config.Forward, l *LAN, v6 bool, proto config.Prot
 }
 
 // ownPorts are those at which weir itself may be, so that nobody else is put there.
-var ownPorts = map[config.Protocol][]uint16{config.TCP: {53}, config.UDP: {53, 67, 68, 546, 547}}
+var ownPorts = map[config.Protocol][]uint16{config.TCP: {53}, config.UDP: {53, 67, 68, 123, 546, 547}}
 
 // gatewayPorts are those at which the gateway machine has a server of its own, as
 // it would have its sshd: what is closed must be closed although somebody is there.

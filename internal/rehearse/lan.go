@@ -87,6 +87,9 @@ func (b *Bench) newLease(ctx context.Context, l *LAN, drill string) Result {
 	if d := ack.DomainName(); !said(15) && d != b.Config.Gateway.Domain {
 		wrong = append(wrong, fmt.Sprintf("domain %q, not %q", d, b.Config.Gateway.Domain))
 	}
+	if w := b.toldTime(l, ack.NTPServers()); w != "" {
+		wrong = append(wrong, w)
+	}
 	if t := ack.IPAddressLeaseTime(0); t != l.DHCP.Lease.Truncate(time.Second) {
 		wrong = append(wrong, fmt.Sprintf("a lease for %s, not %s", t, l.DHCP.Lease))
 	}

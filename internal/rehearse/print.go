@@ -13,6 +13,7 @@ var sections = []struct{ word, title string }{
 	{"lease", "Leases"},
 	{"advertise", "IPv6 addresses"},
 	{"name", "Names"},
+	{"time", "The time"},
 	{"port", "Further ports of a LAN"},
 	{"out", "Out to the internet"},
 	{"policy", "Who may talk to whom"},

@@ -59,7 +59,7 @@ func (s *Site) probe() {
 }
 
 // taken says whether the lab's internet serves something else than echoes there.
-func taken(port uint16) bool { return port == 53 }
+func taken(port uint16) bool { return port == 53 || port == 123 }
 
 func (s *Site) prober(n int, v6 bool) (prober, bool) {
 	r := &s.Config.Routes[n]

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+	"golang.org/x/sys/unix"
 
 	"weir/internal/config"
 	"weir/internal/lab"
@@ -323,6 +324,14 @@ func (q ruleQuestion) ask(ctx context.Context) string {
 			word = "udp"
 		}
 		got, err = q.resolve(ctx, word, limit)
+	case q.world && q.to.Port() == 123 && q.proto == config.UDP:
+		word, got = "udp", lab.Answered
+		if _, _, err = q.from.AskTime(q.src, q.to.Addr(), limit); err != nil {
+			got = lab.Silence
+			if errors.Is(err, unix.ECONNREFUSED) {
+				got = lab.Refused
+			}
+		}
 	case q.proto == config.UDP:
 		word = "udp"
 		_, got, err = q.from.Ask(ctx, "udp", q.src, q.to, limit)

@@ -25,6 +25,9 @@ func Runs(s *Site, long *Pace) []Run {
 		if s.Config.NeedsBIND() {
 			add(recordAct(l))
 		}
+		if s.givesTime() {
+			add(timeAct(l))
+		}
 		for _, v6 := range []bool{false, true} {
 			if len(s.Order(v6)) > 0 && (!v6 || l.Advertise.Enabled || len(l.Address6) > 0) {
 				add(outAct(s, l, v6))

@@ -222,6 +222,7 @@ var saboteurs = func() rehearse.Saboteurs {
 		}
 	}
 	maps.Copy(out, nameSaboteurs())
+	maps.Copy(out, timeSaboteurs())
 	return out
 }()
 

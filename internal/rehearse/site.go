@@ -55,6 +55,7 @@ type Omission struct {
 type Machine struct {
 	VLAN string `json:"vlan,omitempty"`
 	TAP  string `json:"tap,omitempty"`
+	Time string `json:"time,omitempty"`
 }
 
 // nets4 are the networks that simulated ISPs have: RFC 5737's but the one of the
@@ -94,6 +95,9 @@ func NewSite(cfg *config.Config, m Machine) (*Site, error) {
 		s.omit(false, "a bad line", "lines have no delay, loss and rate here: %s", m.TAP)
 	}
 	if len(s.Lines) > 0 && len(s.LANs) > 0 {
+		if why := s.timeless(); why != "" && cfg.Time.Serve {
+			s.omit(false, "the time", "%s", why)
+		}
 		s.probe()
 		if !slices.ContainsFunc(s.LANs, func(l LAN) bool { return s.free(&l) }) {
 			s.omit(true, "the house without routes, as lines are lost", "there is a route for what each LAN asks")
