@@ -114,7 +114,7 @@ func TestTimeNeedsNoNames(t *testing.T) {
 		h.need("nft", "chronyd", "named", "dig")
 		fiber := h.connect(fiberLine())
 		pc := h.join("pc", "", "172.31.0.50/24")
-		h.start(base + `dns { engine = "bind" }`)
+		h.start(unsaidDNS + `dns { engine = "bind" }`)
 		h.untilOutBy(pc, "fiber", 20*time.Second)
 		h.Logf("the time is served after %v", h.until("the time is served", 30*time.Second, func() bool { return h.near(pc.Host, "172.31.0.1", 50*time.Millisecond) }))
 		// The lab's root is not the one that named knows: nothing validates.

@@ -123,7 +123,7 @@ func (h *Host) serveDNS(line string, mine func(netip.Addr) bool) error {
 		m.Authoritative = mine == nil
 		if opt := q.IsEdns0(); opt != nil {
 			if opt.Do() && m.Rcode != dns.RcodeRefused {
-				if err := h.lab.root.complete(m, q); err != nil {
+				if err := h.lab.root.complete(m, q, h.lab.Clock.Now()); err != nil {
 					h.lab.Log.Error("DNS of the lab", "err", err)
 					m.Rcode = dns.RcodeServerFailure
 				}

@@ -58,7 +58,7 @@ func New(ctx context.Context, log *slog.Logger) (*Lab, error) {
 	ctx, stop := context.WithCancel(ctx)
 	l := &Lab{Log: log, ctx: ctx, stop: stop, hosts: map[string]*Host{}, trunks: map[string]string{}}
 	l.names = map[string]netip.Addr{}
-	l.Clock.lies, l.Clock.asked = map[netip.Addr]time.Duration{}, map[timeAsked]int{}
+	l.Clock.open(time.Now())
 	var err error
 	if l.root, err = newRoot(); err != nil {
 		stop()

@@ -16,6 +16,8 @@ const TimeAhead = time.Hour
 // Clock is what the time servers of the lab's internet tell: all of its addresses.
 type Clock struct {
 	mu    sync.Mutex
+	begin time.Time // when, by this machine's clock, it was
+	was   time.Time // this
 	lies  map[netip.Addr]time.Duration
 	asked map[timeAsked]int
 }
@@ -23,6 +25,26 @@ type Clock struct {
 type timeAsked struct {
 	host string
 	to   netip.Addr
+}
+
+func (c *Clock) open(now time.Time) {
+	c.begin, c.was = now, now.Add(TimeAhead)
+	c.lies, c.asked = map[netip.Addr]time.Duration{}, map[timeAsked]int{}
+}
+
+// Set has the internet's time go on from now; this machine's clock may be set
+// meanwhile.
+func (c *Clock) Set(now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.begin, c.was = time.Now(), now
+}
+
+// Now is the internet's time. Setting this machine's clock does not change it.
+func (c *Clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.was.Add(time.Since(c.begin))
 }
 
 // Lie has the server at an address tell a time that is off by so much.
@@ -44,7 +66,7 @@ func (c *Clock) tells(host string, server netip.Addr) time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.asked[timeAsked{host, server}]++
-	return time.Now().Add(TimeAhead + c.lies[server])
+	return c.was.Add(time.Since(c.begin) + c.lies[server])
 }
 
 // serveTime answers NTP (RFC 5905) on the machine, on every address.

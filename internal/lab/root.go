@@ -56,8 +56,8 @@ func (r root) apex(qtype uint16) []dns.RR {
 // complete makes m, which has the answer to q, what the root's server would send
 // to one that validates: signed, and with proof of what there is not. The proof
 // says that the name has some types and not that one (RFC 4470, 9824), also for
-// names that there are not.
-func (r root) complete(m, q *dns.Msg) error {
+// names that there are not. now is the internet's time.
+func (r root) complete(m, q *dns.Msg, now time.Time) error {
 	name := q.Question[0].Name
 	if name == "." {
 		m.Answer = r.apex(q.Question[0].Qtype)
@@ -81,10 +81,10 @@ func (r root) complete(m, q *dns.Msg) error {
 	for _, section := range []*[]dns.RR{&m.Answer, &m.Ns} {
 		var signed []dns.RR
 		for _, rr := range *section { // one record to each type: a set by itself
-			now := time.Now()
+			// Valid for the internet, and for a machine that is an hour behind it.
 			sig := &dns.RRSIG{
 				Hdr:       dns.RR_Header{Name: rr.Header().Name, Rrtype: dns.TypeRRSIG, Class: dns.ClassINET, Ttl: rr.Header().Ttl},
-				Algorithm: r.key.Algorithm, Inception: uint32(now.Add(-time.Hour).Unix()), Expiration: uint32(now.Add(24 * time.Hour).Unix()),
+				Algorithm: r.key.Algorithm, Inception: uint32(now.Add(-2 * TimeAhead).Unix()), Expiration: uint32(now.Add(24 * time.Hour).Unix()),
 				KeyTag: r.key.KeyTag(), SignerName: ".",
 			}
 			if err := sig.Sign(r.signer, []dns.RR{rr}); err != nil {

@@ -16,8 +16,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 
-	"weir/internal/config"
 	"weir/internal/chrony"
+	"weir/internal/config"
 	"weir/internal/lab"
 )
 
