@@ -2,19 +2,36 @@ package cli
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	"golang.org/x/sys/unix"
 
 	"weir/internal/netns/netnstest"
 )
 
 var commands = map[string]func(){
-	"weir": func() { os.Exit(Main(os.Args[1:], os.Stdout, os.Stderr)) },
+	"weir":          weir,
+	"ordinary-weir": ordinaryWeir,
+}
+
+func weir() { os.Exit(Main(os.Args[1:], os.Stdout, os.Stderr)) }
+
+// ordinaryWeir is weir without a capability, as any user has it.
+func ordinaryWeir() {
+	runtime.LockOSThread() // capabilities are a thread's
+	hdr := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	if err := unix.Capset(&hdr, &make([]unix.CapUserData, 2)[0]); err != nil {
+		fmt.Fprintln(os.Stderr, "give capabilities up:", err)
+		os.Exit(70)
+	}
+	weir()
 }
 
 // scripts runs the tests with weir on the path: this binary under another name.
@@ -26,7 +43,7 @@ func (s scripts) Run() int {
 }
 
 func TestMain(m *testing.M) {
-	if filepath.Base(os.Args[0]) == "weir" {
+	if commands[filepath.Base(os.Args[0])] != nil {
 		testscript.Main(m, commands)
 	}
 	netnstest.Main(scripts{m})

@@ -23,7 +23,7 @@ func parse(src []api.Source) (*config.Config, string, error) {
 	cfg, diags := config.Parse(fs...)
 	text := diags.Format(fs)
 	if diags.HasErrors() {
-		return nil, "", &api.Error{Status: http.StatusUnprocessableEntity, Problem: api.Problem{Title: "the file is wrong", Diagnostics: text}}
+		return nil, "", wrongFile(text)
 	}
 	return cfg, text, nil
 }

@@ -115,6 +115,12 @@ func keepServing(ctx context.Context, srv *http.Server, path string, listen func
 
 // open reads what is stored, decides which file is in force, and opens the kernel.
 func open(o Options) (_ *daemon, err error) {
+	if err := kernel.Allowed(); err != nil {
+		if _, diags := config.Parse(o.Files...); diags.HasErrors() {
+			return nil, wrongFile(diags.Format(o.Files))
+		}
+		return nil, err
+	}
 	// Before anything starts: leases, certificates and signatures are judged by it.
 	note, cerr := floorClock(o.StateDir, builtAt(), time.Now(), o.SetClock)
 	if cerr != nil {
@@ -200,7 +206,7 @@ func (d *daemon) chooseFile() error {
 			old, _ = config.Parse(files(d.force.Current.Files)...)
 		}
 		if old == nil {
-			return &api.Error{Status: http.StatusUnprocessableEntity, Problem: api.Problem{Title: "the file is wrong", Diagnostics: text}}
+			return wrongFile(text)
 		}
 		// A slip in the file, found at a reboot, must not cost the house its
 		// network: what worked yesterday goes on.
@@ -217,6 +223,10 @@ func (d *daemon) chooseFile() error {
 		d.unkept("which file is in force", err)
 	}
 	return nil
+}
+
+func wrongFile(mistakes string) error {
+	return &api.Error{Status: http.StatusUnprocessableEntity, Problem: api.Problem{Title: "the file is wrong", Diagnostics: mistakes}}
 }
 
 // unkept tells of what a start can't store. A full disk, or one that has become

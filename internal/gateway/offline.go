@@ -17,6 +17,9 @@ import (
 // Plan says what c would change, where no daemon runs: from the kernel and what
 // is stored. Nothing is changed, neither of the two.
 func Plan(ctx context.Context, o Options, c *config.Config) (_ api.Outcome, err error) {
+	if err := kernel.Allowed(); err != nil {
+		return api.Outcome{}, err
+	}
 	d := newDaemon(o)
 	stored, _, err := state.Read(o.StateDir)
 	if err != nil {
@@ -47,6 +50,9 @@ func Plan(ctx context.Context, o Options, c *config.Config) (_ api.Outcome, err 
 // be asked (its socket is gone) would make all of it anew meanwhile: the lock on
 // the state directory shows it.
 func Down(ctx context.Context, o Options) (err error) {
+	if err := kernel.Allowed(); err != nil {
+		return err
+	}
 	lock, err := state.Lock(o.StateDir)
 	switch {
 	case err == nil:

@@ -31,6 +31,9 @@ func (d *daemon) Why(ctx context.Context, from, to, protocol string) (api.Why, e
 // Why explains what would become of a connection with c in force, where no daemon
 // is asked: by the kernel and what is stored. Nothing is changed.
 func Why(ctx context.Context, o Options, c *config.Config, from, to, protocol string) (_ api.Why, err error) {
+	if err := kernel.Allowed(); err != nil {
+		return api.Why{}, err
+	}
 	d := newDaemon(o)
 	stored, _, err := state.Read(o.StateDir)
 	if err != nil {

@@ -13,9 +13,7 @@ import (
 // runs without the right, in a user namespace, or in another network namespace than
 // the machine's first (a rehearsal, a gateway beside the machine's own).
 func Clock() func(time.Time) error {
-	hdr := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-	var caps [2]unix.CapUserData
-	if err := unix.Capget(&hdr, &caps[0]); err != nil || caps[0].Effective&(1<<unix.CAP_SYS_TIME) == 0 {
+	if !capable(unix.CAP_SYS_TIME) {
 		return nil
 	}
 	b, err := os.ReadFile("/proc/self/uid_map")
