@@ -30,6 +30,8 @@ type Variant struct {
 	Same bool `json:"same,omitempty"`
 	// OnLAN gives this ISP the network of the first LAN.
 	OnLAN string `json:"on_lan,omitempty"`
+	// Delegate has ISPs delegate prefixes, where the file asks for one.
+	Delegate bool `json:"delegate,omitempty"`
 }
 
 // Bench is a lab with the daemon under trial in it.
@@ -131,6 +133,9 @@ func (s *Site) vary(v Variant) {
 		}
 		if v.Lease != 0 {
 			l.Lease = v.Lease
+		}
+		if v.Delegate && s.delegates(l.Name) {
+			l.Delegate6 = prefixOf(i, 0, s.Config.WAN(l.Name).IPv6.Delegate)
 		}
 		if v.Same && l.DHCP {
 			if same == nil {

@@ -12,6 +12,7 @@ import (
 var sections = []struct{ word, title string }{
 	{"lease", "Leases"},
 	{"advertise", "IPv6 addresses"},
+	{"delegated", "Prefixes that ISPs delegate"},
 	{"name", "Names"},
 	{"time", "The time"},
 	{"port", "Further ports of a LAN"},

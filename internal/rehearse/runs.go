@@ -79,6 +79,7 @@ func Runs(s *Site, long *Pace) []Run {
 	if run, ok := s.routeRun(); ok {
 		runs = append(runs, run)
 	}
+	runs = append(runs, s.delegated()...)
 	runs = append(runs, s.oddities()...)
 	for i := range runs {
 		runs[i].Acts = append(runs[i].Acts, leakAct(s, runs[i].Name))

@@ -223,6 +223,9 @@ var saboteurs = func() rehearse.Saboteurs {
 	}
 	maps.Copy(out, nameSaboteurs())
 	maps.Copy(out, timeSaboteurs())
+	for saboteur, s := range delegatedSaboteurs {
+		out[saboteur] = s.by
+	}
 	return out
 }()
 

@@ -1,0 +1,12 @@
+# Two lines that delegate; nothing is said of it.
+wan "fiber" { interface = "eth1" }
+wan "lte" { interface = "eth2" }
+lan "home" {
+  interface = "eth0"
+  address   = "172.31.0.1/24"
+}
+lan "guest" {
+  interface = "eth3"
+  address   = "172.31.9.1/24"
+  reach     = wan
+}
