@@ -79,7 +79,7 @@ that was carried out. A second rollback undoes the first.`,
 			if err != nil {
 				return err
 			}
-			fmt.Fprint(c.ErrOrStderr(), out.Remarks)
+			_ = say(c.ErrOrStderr(), "%s", out.Remarks)
 			return printOutcome(c, out, asJSON)
 		},
 	}

@@ -23,8 +23,7 @@ It looks at nothing but the file: any machine and any user can check it.`,
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(c.OutOrStdout(), "%s is right: %s\n", args[0], contents(cfg))
-			return nil
+			return say(c.OutOrStdout(), "%s is right: %s\n", args[0], contents(cfg))
 		},
 	}
 }

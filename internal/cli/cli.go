@@ -77,14 +77,14 @@ func report(err error, cmd *cobra.Command, stderr io.Writer) int {
 			code = exitWrong
 		}
 		if from.Diagnostics != "" {
-			fmt.Fprint(stderr, from.Diagnostics)
+			_ = say(stderr, "%s", from.Diagnostics)
 			return code
 		}
 		if from.Plan != "" {
-			fmt.Fprint(stderr, from.Plan)
+			_ = say(stderr, "%s", from.Plan)
 		}
 	}
-	fmt.Fprintf(stderr, "%s: %v\n", cmd.CommandPath(), err)
+	_ = say(stderr, "%s: %v\n", cmd.CommandPath(), err)
 	return code
 }
 

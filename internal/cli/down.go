@@ -2,7 +2,6 @@ package cli
 
 import (
 	"errors"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -28,8 +27,7 @@ were found. Leases and the file in force stay stored for the next "weir run".`,
 			if err != nil {
 				return err
 			}
-			fmt.Fprintln(c.OutOrStdout(), "The machine is as it was found.")
-			return nil
+			return say(c.OutOrStdout(), "The machine is as it was found.\n")
 		},
 	}
 	d.flags(c)

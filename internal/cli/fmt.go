@@ -47,7 +47,9 @@ file is changed.`,
 				if err := rewrite(f.Name, out); err != nil {
 					return err
 				}
-				fmt.Fprintln(c.OutOrStdout(), f.Name)
+				if err := say(c.OutOrStdout(), "%s\n", f.Name); err != nil {
+					return err
+				}
 			}
 			return nil
 		},

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"encoding/json"
-	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
@@ -46,6 +45,5 @@ func printRefused(w io.Writer, r api.Refused) error {
 	if r.Out != "" {
 		road += " -> " + r.Out
 	}
-	_, err := fmt.Fprintf(w, "%s  %-24s  %-14s  %-4s  %s -> %s\n", r.At.Local().Format("Jan _2 15:04:05"), r.Rule, road, r.Protocol, r.From, r.To)
-	return err
+	return say(w, "%s  %-24s  %-14s  %-4s  %s -> %s\n", r.At.Local().Format("Jan _2 15:04:05"), r.Rule, road, r.Protocol, r.From, r.To)
 }

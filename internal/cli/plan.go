@@ -3,8 +3,6 @@ package cli
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
 
 	"github.com/spf13/cobra"
 
@@ -73,11 +71,10 @@ func planOutcome(c *cobra.Command, d dirs, cfg *config.Config, from string, file
 // about this machine.
 func printOutcome(c *cobra.Command, out api.Outcome, asJSON bool) error {
 	for _, n := range out.Notes {
-		fmt.Fprintf(c.ErrOrStderr(), "note: %s\n", n)
+		_ = say(c.ErrOrStderr(), "note: %s\n", n)
 	}
 	if !asJSON {
-		_, err := io.WriteString(c.OutOrStdout(), out.Text)
-		return err
+		return say(c.OutOrStdout(), "%s", out.Text)
 	}
 	enc := json.NewEncoder(c.OutOrStdout())
 	enc.SetIndent("", "  ")

@@ -31,8 +31,7 @@ func printStatus(w io.Writer, s api.Status, now time.Time) error {
 	for _, n := range s.Notes {
 		fmt.Fprintf(&b, "note: %s\n", n)
 	}
-	_, err := w.Write(b.Bytes())
-	return err
+	return say(w, "%s", b.String())
 }
 
 func printUse(w io.Writer, use4, use6 api.Use) {

@@ -39,6 +39,5 @@ func (t *table) write(w io.Writer) error {
 		}
 		b.WriteString(strings.TrimRight(line.String(), " ") + "\n")
 	}
-	_, err := w.Write(b.Bytes())
-	return err
+	return say(w, "%s", b.String())
 }

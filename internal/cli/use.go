@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -64,8 +65,9 @@ says on_return = "move".`,
 				enc.SetIndent("", "  ")
 				return enc.Encode(used)
 			}
-			printUse(c.OutOrStdout(), used.IPv4, used.IPv6)
-			return nil
+			var b bytes.Buffer
+			printUse(&b, used.IPv4, used.IPv6)
+			return say(c.OutOrStdout(), "%s", b.String())
 		},
 	}
 	d.runtimeFlag(c)

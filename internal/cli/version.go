@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"fmt"
 	"runtime"
 	"runtime/debug"
 
@@ -14,8 +13,7 @@ func versionCmd() *cobra.Command {
 		Short: "Print the version",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			fmt.Fprintf(c.OutOrStdout(), "weir %s %s/%s %s\n", theVersion(), runtime.GOOS, runtime.GOARCH, runtime.Version())
-			return nil
+			return say(c.OutOrStdout(), "weir %s %s/%s %s\n", theVersion(), runtime.GOOS, runtime.GOARCH, runtime.Version())
 		},
 	}
 }

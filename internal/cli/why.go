@@ -73,11 +73,11 @@ the stored state, as "weir plan" does, which takes root.`,
 }
 
 func printWhy(w io.Writer, why api.Why) error {
-	if _, err := fmt.Fprintf(w, "%s -> %s (%s)\n", why.From, why.To, why.Protocol); err != nil {
+	if err := say(w, "%s -> %s (%s)\n", why.From, why.To, why.Protocol); err != nil {
 		return err
 	}
 	for _, v := range why.Ways {
-		if _, err := fmt.Fprintf(w, "\nIPv%d: %s\n", v.Family, wayText(v)); err != nil {
+		if err := say(w, "\nIPv%d: %s\n", v.Family, wayText(v)); err != nil {
 			return err
 		}
 		for _, s := range v.Steps {
@@ -85,7 +85,7 @@ func printWhy(w io.Writer, why api.Why) error {
 			if s.At != "" {
 				at = " (" + s.At + ")"
 			}
-			if _, err := fmt.Fprintf(w, "  %-12s %s%s\n", s.What, s.Text, at); err != nil {
+			if err := say(w, "  %-12s %s%s\n", s.What, s.Text, at); err != nil {
 				return err
 			}
 		}

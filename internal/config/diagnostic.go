@@ -35,7 +35,7 @@ type Diagnostic struct {
 
 // Error makes a Diagnostic an error: its first line.
 func (d Diagnostic) Error() string {
-	s := d.File
+	s := printable(d.File)
 	switch d.Line {
 	case 0:
 	case d.EndLine:
