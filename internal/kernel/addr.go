@@ -80,6 +80,8 @@ func parseAddr(b []byte, names map[int]string) (plan.Addr, error) {
 		a.Peer = address
 	}
 	a.Prefix = netip.PrefixFrom(local, bits)
+	// A second address of a network has no route of its own to it.
+	a.NoPrefixRoute = flags&unix.IFA_F_NOPREFIXROUTE != 0 || family == unix.AF_INET && flags&unix.IFA_F_SECONDARY != 0
 	a.NoDAD = flags&unix.IFA_F_NODAD != 0
 	a.Tentative = flags&unix.IFA_F_TENTATIVE != 0 && flags&unix.IFA_F_DADFAILED == 0
 	a.DADFailed = flags&unix.IFA_F_DADFAILED != 0

@@ -57,6 +57,25 @@ var damages = []struct {
 		"! main address eth0 fd00::1/64 (removed by hand, will come back)"}},
 	{name: "address of another length", do: "ip addr del fd00::1/64 dev eth0; ip addr add fd00::1/96 dev eth0 nodad", want: []string{
 		"! main address eth0 fd00::1/96 -> fd00::1/64 (changed by hand)"}},
+	{name: "route to a network deleted", do: "ip route del 172.31.0.0/24 dev eth0", want: []string{
+		"! main address eth0 172.31.0.1/24 (the kernel's routes for it were removed by hand)"},
+		after: "ip route show 172.31.0.0/24 | grep -q 'dev eth0 proto kernel scope link src 172.31.0.1'"},
+	{name: "local route deleted", do: "ip route del local 172.31.0.1 table local", want: []string{
+		"! main address eth0 172.31.0.1/24 (the kernel's routes for it were removed by hand)"},
+		after: "ip route show table local 172.31.0.1 | grep -q 'local 172.31.0.1 dev eth0 proto kernel scope host src 172.31.0.1'"},
+	{name: "IPv6 route to a network deleted", do: "ip -6 route del fd00::/64 dev eth0", want: []string{
+		"! main address eth0 fd00::1/64 (the kernel's routes for it were removed by hand)"},
+		after: "ip -6 route show fd00::/64 | grep -q 'dev eth0 proto kernel metric 256'"},
+	{name: "route to a network replaced by another's", do: "ip route replace 172.31.0.0/24 dev eth0 proto static", after: "ip route replace 172.31.0.0/24 dev eth0 proto kernel scope link src 172.31.0.1"},
+	{name: "tables main and local flushed", do: "ip route flush table main; ip route flush table local", want: []string{
+		"! main address fiber 172.31.1.0/31 (the kernel's routes for it were removed by hand)",
+		"! main address eth0 172.31.0.1/24 (the kernel's routes for it were removed by hand)",
+		"! main address iot 172.31.2.1/24 (the kernel's routes for it were removed by hand)",
+		"! main route default via 172.31.1.1 dev fiber src 172.31.0.1 (removed by hand, will come back)"}},
+	{name: "IPv6's table main flushed", do: "ip -6 route flush table main", want: []string{
+		"! main address fiber fd00:1::/127 (the kernel's routes for it were removed by hand)",
+		"! main address eth0 fd00::1/64 (the kernel's routes for it were removed by hand)",
+		"! main route default IPv6 unreachable (removed by hand, will come back)"}},
 	{name: "address added", do: "ip addr add 10.9.9.9/24 dev eth0", want: []string{
 		"! main address eth0 10.9.9.9/24 (added by hand)"}},
 	{name: "address of the same network added", do: "ip addr add 172.31.0.2/24 dev eth0", want: []string{

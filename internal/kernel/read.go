@@ -111,8 +111,13 @@ func (k *Kernel) readSpace(s *space, links []rawLink, want desired.Desired, want
 	if ns.Addrs, err = s.addrs(byIndex); err != nil {
 		return ns, false, err
 	}
-	if ns.Routes, err = s.routes(byIndex); err != nil {
+	var direct *direct
+	if ns.Routes, direct, err = s.routes(byIndex); err != nil {
 		return ns, false, err
+	}
+	for i, a := range ns.Addrs {
+		up := slices.ContainsFunc(links, func(l rawLink) bool { return l.Name == a.Link && l.Up })
+		ns.Addrs[i].Bare = direct.bare(a, up)
 	}
 	if ns.Rules, err = s.rules(); err != nil {
 		return ns, false, err

@@ -42,31 +42,32 @@ func rtmsg(family uint8, dstLen int, table int, proto, scope, typ uint8, flags u
 }
 
 // routes lists the routes of both families and all tables, without what the
-// kernel keeps for itself.
-func (s *space) routes(names map[int]string) ([]plan.Route, error) {
+// kernel keeps for itself: of that, direct has what addresses need.
+func (s *space) routes(names map[int]string) ([]plan.Route, *direct, error) {
 	var out []plan.Route
+	direct := &direct{local: map[netip.Addr]bool{}, networks: map[network]bool{}}
 	for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
 		msgs, err := dump(s.route, unix.RTM_GETROUTE, rtmsg(family, 0, 0, 0, 0, 0, 0))
 		if family == unix.AF_INET6 && (errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EAFNOSUPPORT)) {
 			continue // a kernel without IPv6
 		}
 		if err != nil {
-			return nil, fmt.Errorf("list routes in %s: %w", place(s.name), err)
+			return nil, nil, fmt.Errorf("list routes in %s: %w", place(s.name), err)
 		}
 		for _, m := range msgs {
 			if m.Header.Type != unix.RTM_NEWROUTE {
 				continue
 			}
 			r, ok, err := parseRoute(m.Data, names)
-			if err != nil {
-				return nil, fmt.Errorf("list routes in %s: %w", place(s.name), err)
+			if err = errors.Join(err, direct.note(m.Data, names)); err != nil {
+				return nil, nil, fmt.Errorf("list routes in %s: %w", place(s.name), err)
 			}
 			if ok {
 				out = append(out, r)
 			}
 		}
 	}
-	return out, nil
+	return out, direct, nil
 }
 
 // parseRoute returns ok false for what nobody plans: the kernel's own routes,

@@ -44,6 +44,12 @@ func (k *Kernel) do(ctx context.Context, action plan.Action) (effect, error) {
 		return k.doSetLink(a)
 	case plan.PutAddr:
 		return k.doPutAddr(a)
+	case plan.RouteAddr:
+		s, err := k.space(a.NS)
+		if err != nil {
+			return effect{}, err
+		}
+		return effect{}, s.putAddrRoutes(a.Addr) // as good without the other steps
 	case plan.DeleteAddr:
 		s, err := k.space(a.NS)
 		if err != nil {

@@ -25,6 +25,10 @@ func (d *differ) addrs(w *desired.Namespace, h *Namespace) {
 				d.note("%s on %s is in use by another machine (duplicate address detection failed)", a.Prefix.Addr(), a.Link)
 			}
 			if x.Prefix == a.Prefix && !d.loses(at, a) {
+				if x.Bare && d.void[at] == 0 {
+					d.add(atAddr, Step{Op: Change, Drift: true, NS: w.Name, Object: "address", Name: a.Link, New: a.Prefix.String(),
+						Why: "the kernel's routes for it were removed by hand", Do: RouteAddr{NS: w.Name, Addr: x}})
+				}
 				continue
 			}
 		}

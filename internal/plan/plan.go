@@ -145,6 +145,12 @@ type PutAddr struct {
 	New Addr
 }
 
+// RouteAddr puts back the routes that the kernel made for an address.
+type RouteAddr struct {
+	NS   string
+	Addr Addr
+}
+
 // DeleteAddr takes an address from a link. Other addresses of its network stay.
 type DeleteAddr struct {
 	NS   string
@@ -228,6 +234,7 @@ func (DeleteLink) action()      {}
 func (MoveLink) action()        {}
 func (SetLink) action()         {}
 func (PutAddr) action()         {}
+func (RouteAddr) action()       {}
 func (DeleteAddr) action()      {}
 func (PutRoute) action()        {}
 func (DeleteRoute) action()     {}
