@@ -631,7 +631,8 @@ dns {
     zone = "home.arpa"
 
     # Names in these zones, relative to them; @ is the zone itself, *.NAME all below a name.
-    # Text, 1 to 253 bytes; one or a list. Unsaid: all names but the gateway's own.
+    # Text, 1 to 253 bytes; one or a list. Unsaid: all names but those that the gateway and the file
+    # have.
     # name = "_acme-challenge"
 
     # Types of records.

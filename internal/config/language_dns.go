@@ -23,7 +23,7 @@ var dnsBlock = &block{
 					doc: "The last two are for old programs."},
 				{name: "zone", typ: typeDomain, list: true, required: true, example: `"home.arpa"`, source: "update-policy",
 					doc: "What it may update: zones that are served here."},
-				{name: "name", typ: typeText, min: 1, max: 253, list: true, unsaid: "all names but the gateway's own", example: `"_acme-challenge"`,
+				{name: "name", typ: typeText, min: 1, max: 253, list: true, unsaid: "all names but those that the gateway and the file have", example: `"_acme-challenge"`,
 					doc: "Names in these zones, relative to them; @ is the zone itself, *.NAME all below a name."},
 				{name: "type", typ: typeText, min: 1, max: 10, list: true, unsaid: "all", example: `"TXT"`, source: "IANA's record types",
 					doc: "Types of records."},

@@ -189,45 +189,12 @@ func (w *conf) served(c Config, z *zone) {
 	w.open("update-policy")
 	w.line("grant %s zonesub ANY;", ownKey)
 	for _, k := range c.Keys {
-		if !slices.ContainsFunc(k.Zones, func(n string) bool { return absolute(n) == z.name }) {
-			continue
-		}
-		types := strings.Join(k.Types, " ")
-		if types == "" {
-			types = "ANY"
-		}
-		if len(k.Names) == 0 {
-			for _, n := range routerNames(c, z) {
-				w.line("deny %q name %q ANY;", k.Name, n)
-			}
-			w.line("grant %q zonesub %s;", k.Name, types)
-			continue
-		}
-		for _, n := range k.Names {
-			full := z.name
-			if n != "@" {
-				full = absolute(n + "." + z.name)
-			}
-			kind := "name"
-			if strings.HasPrefix(n, "*.") {
-				kind = "wildcard"
-			}
-			w.line("grant %q %s %q %s;", k.Name, kind, strings.TrimSuffix(full, "."), types)
+		if slices.ContainsFunc(k.Zones, func(n string) bool { return absolute(n) == z.name }) {
+			w.granted(c, z, k)
 		}
 	}
 	w.close()
 	w.close()
-}
-
-// routerNames are the names in a zone that are the router's and nobody else's.
-func routerNames(c Config, z *zone) []string {
-	var out []string
-	for _, n := range []string{c.Domain, c.Gateway + "." + c.Domain} {
-		if within(absolute(n), z.name) {
-			out = append(out, n)
-		}
-	}
-	return out
 }
 
 // zoneFile is a zone's file in workDir.

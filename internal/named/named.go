@@ -119,7 +119,7 @@ type Key struct {
 	Name      string
 	Algorithm string   // as in named.conf: hmac-sha256
 	Zones     []string // no trailing dot
-	Names     []string // what may be updated, relative to the zone; none: all but the router's own names
+	Names     []string // what may be updated, relative to the zone; none: all but the gateway's and the file's
 	Types     []string // none: all
 }
 

@@ -275,6 +275,11 @@ func TestKilled(t *testing.T) {
 		if rcode := put("gw.local. 60 IN A 172.31.0.66"); rcode != dns.RcodeRefused {
 			tr.Errorf("the router's own name: %s", dns.RcodeToString[rcode])
 		}
+		for _, own := range []string{"local", "gw-in.local", "gw-home.local", "nas.local", "files.local"} {
+			if rcode := put(own + ". 60 IN TXT x"); rcode != dns.RcodeRefused {
+				tr.Errorf("%s, which the file has: %s", own, dns.RcodeToString[rcode])
+			}
+		}
 		serial := tr.serial("local")
 		if err := syscall.Kill(r.PID, syscall.SIGKILL); err != nil {
 			tr.Fatal(err)
