@@ -3,6 +3,8 @@ package named
 import (
 	"fmt"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -75,11 +77,14 @@ func TestReloadLosesNothing(t *testing.T) {
 // should not be is not.
 func TestKilledAgainAndAgain(t *testing.T) {
 	alone(t, func(tr *trial) {
-		rounds := 8
-		if testing.Short() {
+		rounds := 20
+		switch {
+		case testing.Short():
 			rounds = 3
+		case os.Getenv("WEIR_LONG") != "":
+			rounds = 100
 		}
-		serial := uint32(0)
+		serial, extra := uint32(0), uint32(0)
 		for round := range rounds {
 			// Other leases each time, and another host.
 			tr.c.Leases = nil
@@ -88,6 +93,10 @@ func TestKilledAgainAndAgain(t *testing.T) {
 				tr.c.Leases = append(tr.c.Leases, Lease{Name: fmt.Sprintf("r%d-c%d", round, i), Addr: addr(fmt.Sprintf("172.31.0.%d", 130+i)), Client: "mac:" + mac, MAC: mac})
 			}
 			tr.c.Hosts = []Host{{Name: fmt.Sprintf("host%d", round), Addrs: []netip.Addr{addr("172.31.0.60")}}}
+			// A zone that comes and goes, edited each time.
+			if tr.c.Zones = nil; round%2 == 0 {
+				tr.c.Zones = []Zone{{Name: "example.org", Records: []Record{{Name: "www", Texts: []string{fmt.Sprint(round)}}}}}
+			}
 			r := tr.start()
 			check := func() {
 				for i := range 30 {
@@ -102,6 +111,17 @@ func TestKilledAgainAndAgain(t *testing.T) {
 				}
 			}
 			check()
+			if round%2 == 0 {
+				tr.has("www.example.org", dns.TypeTXT, fmt.Sprintf("%q", fmt.Sprint(round)))
+				if now := tr.serial("example.org"); round > 0 && int32(now-extra) <= 0 {
+					tr.Errorf("the serial of the zone that came again went from %d to %d", extra, now)
+				} else {
+					extra = now
+				}
+			}
+			if made, _ := filepath.Glob(filepath.Join(tr.c.Dir, workDir, "*.bad")); len(made) > 0 {
+				tr.Errorf("a zone did not load: %q", made)
+			}
 			if now := tr.serial("local"); round > 0 && int32(now-serial) <= 0 {
 				tr.Errorf("the serial went from %d to %d", serial, now)
 			} else {
@@ -111,7 +131,7 @@ func TestKilledAgainAndAgain(t *testing.T) {
 			half := tr.c
 			half.Leases = half.Leases[:3*round%30]
 			tr.send(half)
-			time.Sleep(time.Duration(2*round) * time.Millisecond) // not waited for: the kill comes at another point each time
+			time.Sleep(time.Duration(2*round%60) * time.Millisecond) // not waited for: the kill comes at another point each time
 			if err := syscall.Kill(r.PID, syscall.SIGKILL); err != nil {
 				tr.Fatal(err)
 			}
