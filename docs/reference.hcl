@@ -346,7 +346,7 @@ lan "home" {
     managed = false
 
     # Whether devices are told that DHCPv6 has the rest: resolvers, domains, time.
-    # True or false. Unsaid: false. Source: O, RFC 4861, 4.2.
+    # True or false. Unsaid: true with dhcp6, else false. Source: O, RFC 4861, 4.2.
     other = false
 
     # The network in which a NAT64 of the house has the addresses of IPv4; a /96, /64, /56, /48, /40
@@ -384,7 +384,17 @@ lan "home" {
     # alias = "files"
   }
 
-  # Later: untagged, isolated, dhcp6 { }, network { }.
+  # The DHCPv6 server. It is stateless: devices make their addresses themselves, and ask it for
+  # resolvers, domains and time (RFC 8415, 6.1).
+  dhcp6 {
+    # Whether there is one.
+    # True or false. Unsaid: true where this block is, else false.
+    enabled = false
+
+    # Later: pool, delegate.
+  }
+
+  # Later: untagged, isolated, network { }.
 }
 
 # A name for several places.

@@ -165,6 +165,12 @@ func lan(n *node, domain string) (LAN, []*node) {
 		PREF64:    one[netip.Prefix](a, "pref64"),
 		Portal:    one[string](a, "captive_portal"),
 	}
+	if six := n.all("dhcp6"); len(six) > 0 {
+		l.DHCP6 = six[0].said("enabled") == nil || one[bool](six[0], "enabled")
+	}
+	if a.said("other") == nil {
+		l.Advertise.Other = l.DHCP6
+	}
 	hosts := n.all("host")
 	for _, hn := range hosts {
 		l.Hosts = append(l.Hosts, host(hn, n.label, domain))

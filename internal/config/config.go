@@ -185,6 +185,7 @@ type LAN struct {
 	Reach     []Place        // where it may open connections; unsaid it is wan, lan and self; empty is nowhere
 	DHCP      DHCP
 	Advertise Advertise
+	DHCP6     bool // the stateless DHCPv6 server is there
 	Hosts     []Host
 }
 

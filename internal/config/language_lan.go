@@ -88,7 +88,7 @@ var lanBlock = &block{
 					doc: "How long devices keep an address; at least preferred_lifetime. Less where the ISP's lease of the prefix has less left."},
 				{name: "managed", typ: typeFlag, def: `false`, source: "M, RFC 4861, 4.2",
 					doc: "Whether devices are told that DHCPv6 has addresses for them."},
-				{name: "other", typ: typeFlag, def: `false`, source: "O, RFC 4861, 4.2",
+				{name: "other", typ: typeFlag, def: `false`, unsaid: "true with dhcp6, else false", source: "O, RFC 4861, 4.2",
 					doc: "Whether devices are told that DHCPv6 has the rest: resolvers, domains, time."},
 				{name: "pref64", typ: typePrefix, unsaid: "none", example: `"64:ff9b::/96"`, source: "RFC 8781; RFC 6052, 2.2",
 					doc: "The network in which a NAT64 of the house has the addresses of IPv4; a /96, /64, /56, /48, /40 or /32."},
@@ -111,7 +111,12 @@ var lanBlock = &block{
 					doc: "Further names, by BIND (dns): in the house's domain if there is no dot in them, else in a zone that is served here."},
 			},
 		},
-		laterBlock("dhcp6", []string{"pool", "delegate"}),
+		{
+			name: "dhcp6", once: true, doc: "The DHCPv6 server. It is stateless: devices make their addresses themselves, and ask it for resolvers, domains and time (RFC 8415, 6.1).",
+			keys: append([]*key{
+				{name: "enabled", typ: typeFlag, def: `false`, unsaid: "true where this block is, else false", doc: "Whether there is one."},
+			}, laterKeys("pool", "delegate")...),
+		},
 		laterBlock("network", []string{"prefix", "via"}),
 	},
 }

@@ -17,6 +17,7 @@ func (d *daemon) sync(ctx context.Context) {
 	d.syncDHCP6(ctx)
 	d.syncProbe(ctx)
 	d.syncDHCPD(ctx)
+	d.syncDHCPD6(ctx)
 	d.syncRA(ctx)
 	d.syncDNS(ctx)
 	d.syncTime(ctx)
@@ -39,6 +40,9 @@ func (d *daemon) services() []*service {
 	}
 	if d.dhcpd != nil {
 		out = append(out, d.dhcpd.service)
+	}
+	if d.dhcpd6 != nil {
+		out = append(out, d.dhcpd6.service)
 	}
 	if d.ra != nil {
 		out = append(out, d.ra.service)

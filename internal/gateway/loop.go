@@ -68,6 +68,7 @@ type daemon struct {
 	dhcp4     map[string]*dhcp4Client // by WAN
 	dhcp6     map[string]*dhcp6Client // by WAN
 	dhcpd     *dhcpServer
+	dhcpd6    *dhcp6Server
 	ra        *advertiser
 	dns       *dnsServer   // names are answered by this one,
 	named     *namedServer // or this one

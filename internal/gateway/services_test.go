@@ -9,6 +9,7 @@ import (
 
 	"weir/internal/desired"
 	"weir/internal/dhcpd"
+	"weir/internal/dhcpd6"
 	"weir/internal/dns"
 	"weir/internal/failover"
 	"weir/internal/probe"
@@ -143,6 +144,51 @@ lan "said" {
 	w.lans["home"] = link{name: "eth0"}
 	if got := raLANs(c, w); len(got) != 2 {
 		t.Errorf("without its link the LAN is advertised on: %v", got)
+	}
+}
+
+func TestDHCPD6LANs(t *testing.T) {
+	c := mustParse(t, twoLines+`
+lan "guest" {
+  interface = "eth3"
+  address   = "10.0.9.1/24"
+  dhcp6 {}
+}
+lan "said" {
+  interface = "eth5"
+  address   = ["10.0.7.1/24", "fd00:7::1/64"]
+  dhcp6 { enabled = true }
+  advertise {
+    dns            = "fd00:7::53"
+    search         = "example.org"
+    other          = false
+    captive_portal = "https://portal.example/api"
+  }
+}
+lan "off" {
+  interface = "eth6"
+  address   = "10.0.6.1/24"
+  dhcp6 { enabled = false }
+}
+`)
+	w, _ := house2()
+	for _, l := range []string{"guest", "said", "off"} {
+		w.lans[l] = link{l, 9, ""}
+	}
+	want := []dhcpd6.LAN{
+		{Name: "guest", Link: "guest", DNS: addresses("fd12:3456:789a:2::1"), NTP: addresses("fd12:3456:789a:2::1"), Search: []string{"home.arpa"}},
+		{Name: "said", Link: "said", DNS: addresses("fd00:7::53"), NTP: addresses("fd00:7::1"), Search: []string{"example.org"}, Portal: "https://portal.example/api"},
+	}
+	if d := cmp.Diff(want, dhcpd6LANs(c, w, true), addrs); d != "" {
+		t.Error(d)
+	}
+	if got := dhcpd6LANs(c, w, false); got[0].NTP != nil || got[1].NTP != nil {
+		t.Errorf("the time is not served, and is told of: %v", got)
+	}
+	for i, other := range []bool{false, true, false, false} {
+		if got := c.LANs[i].Advertise.Other; got != other {
+			t.Errorf("lan %s: O is %t, want %t", c.LANs[i].Name, got, other)
+		}
 	}
 }
 

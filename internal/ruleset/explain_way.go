@@ -204,6 +204,10 @@ func (x *explain) arrives(l LAN, closed string) {
 		x.end(Reached, "lan.dhcp", "reach", "", "the gateway's DHCP is there for every LAN")
 		return
 	}
+	if closed == "" && x.f == v6 && x.Protocol == config.UDP && x.port == 547 && l.DHCP6 {
+		x.end(Reached, "lan.dhcp6", "reach", "", "the gateway's DHCPv6 is there for this LAN")
+		return
+	}
 	atSelf := func(e ends, own []netip.Prefix) bool {
 		return e.any || e.self || slices.ContainsFunc(own, func(o netip.Prefix) bool {
 			return slices.ContainsFunc(e.addr, func(p netip.Prefix) bool { return p.Contains(o.Addr()) && p.Contains(x.dst) })

@@ -63,6 +63,7 @@ type LAN struct {
 	// and stand in no text.
 	Delegated []netip.Prefix
 
+	DHCP6 bool // has a server of it
 	Reach []config.Place
 }
 
@@ -159,6 +160,16 @@ func (h House) cables() []string {
 	out := make([]string, len(h.WANs))
 	for i, w := range h.WANs {
 		out[i] = w.Name
+	}
+	return quoted(out)
+}
+
+// dhcp6Links are the links of the LANs with a DHCPv6 server.
+func (h House) dhcp6Links() (out []string) {
+	for _, l := range h.LANs {
+		if l.DHCP6 {
+			out = append(out, l.Link)
+		}
 	}
 	return quoted(out)
 }

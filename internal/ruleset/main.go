@@ -336,6 +336,9 @@ func (m *mainTable) here() {
 		// sources, since a client without an address has none.
 		lans := anyOf(m.lanLinks())
 		c.add("lan.dhcp", "iifname", lans, "meta nfproto ipv4 udp dport 67 accept")
+		if six := m.dhcp6Links(); len(six) > 0 {
+			c.add("lan.dhcp6", "iifname", anyOf(six), "meta nfproto ipv6 udp dport 547 accept")
+		}
 		c.add("lan.nd", "iifname", lans, "icmpv6 type { 130-133, 135, 136, 143 } accept")
 	}
 	c.add("here.source", "iifname vmap", m.perZone("jump from"))

@@ -115,6 +115,8 @@ lan "home" {
     captive_portal     = "https://portal.example/api"
   }
 
+  dhcp6 { enabled = true }
+
   host "nas" {
     mac     = ["00:11:32:DE:AD:71", "00:11:32:de:ad:72"]
     address = ["10.0.10.23", "fd00::23", "::24"]
