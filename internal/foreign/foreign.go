@@ -10,6 +10,7 @@ package foreign
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/user"
 	"path/filepath"
@@ -56,4 +57,32 @@ func severalUsers() bool {
 	}
 	f := strings.Fields(string(b))
 	return len(f) > 3 || len(f) == 3 && f[2] != "1"
+}
+
+// Confined says whether AppArmor has a profile of a daemon's in force that says
+// nothing of dir. The .deb adds what is usual.
+func Confined(root fs.FS, daemon, dir string) bool {
+	b, err := fs.ReadFile(root, "sys/kernel/security/apparmor/profiles")
+	if err != nil || !strings.Contains(string(b), daemon+" (enforce)") {
+		return false
+	}
+	local, _ := fs.ReadFile(root, "etc/apparmor.d/local/usr.sbin."+daemon)
+	return !strings.Contains(string(local), dir+"/**")
+}
+
+// MayBeConfined is Confined where nobody can see which profiles are in force, as in
+// a rehearsal: one is there, AppArmor is on, and dir is not in it.
+func MayBeConfined(root fs.FS, daemon, dir string) bool {
+	on, err := fs.ReadFile(root, "sys/module/apparmor/parameters/enabled")
+	if err != nil || !strings.HasPrefix(string(on), "Y") {
+		return false
+	}
+	if _, err := fs.Stat(root, "etc/apparmor.d/usr.sbin."+daemon); err != nil {
+		return false
+	}
+	if _, err := fs.Stat(root, "etc/apparmor.d/disable/usr.sbin."+daemon); err == nil {
+		return false
+	}
+	local, _ := fs.ReadFile(root, "etc/apparmor.d/local/usr.sbin."+daemon)
+	return !strings.Contains(string(local), dir+"/**")
 }

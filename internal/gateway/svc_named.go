@@ -176,17 +176,6 @@ func otherNamed(root fs.FS, dir string) int {
 	return 0
 }
 
-// confined says whether AppArmor has a profile of named's in force that says
-// nothing of dir. The .deb adds what is usual.
-func confined(root fs.FS, dir string) bool {
-	b, err := fs.ReadFile(root, "sys/kernel/security/apparmor/profiles")
-	if err != nil || !strings.Contains(string(b), "named (enforce)") {
-		return false
-	}
-	local, _ := fs.ReadFile(root, "etc/apparmor.d/local/usr.sbin.named")
-	return !strings.Contains(string(local), dir+"/**")
-}
-
 // checkNames has BIND's own checker judge what would be made of c, on the caller's
 // goroutine: it takes a while.
 func (d *daemon) checkNames(ctx context.Context, c *config.Config, w world) error {

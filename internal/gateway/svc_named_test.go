@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"weir/internal/desired"
+	"weir/internal/foreign"
 	"weir/internal/named"
 	"weir/internal/state"
 )
@@ -108,18 +109,18 @@ func TestOtherNamed(t *testing.T) {
 	if pid := otherNamed(root, "/var/lib/weir/named"); pid != 13 {
 		t.Errorf("pid %d, want 13", pid)
 	}
-	if confined(root, "/var/lib/weir/named") {
+	if foreign.Confined(root, "named", "/var/lib/weir/named") {
 		t.Error("AppArmor, where there is none")
 	}
 	root["sys/kernel/security/apparmor/profiles"] = file("named (enforce)\nman_filter (enforce)\n")
-	if !confined(root, "/var/lib/weir/named") {
+	if !foreign.Confined(root, "named", "/var/lib/weir/named") {
 		t.Error("AppArmor's profile is not seen")
 	}
 	root["etc/apparmor.d/local/usr.sbin.named"] = file("# weir\n/var/lib/weir/named/** rwk,\n")
-	if confined(root, "/var/lib/weir/named") {
+	if foreign.Confined(root, "named", "/var/lib/weir/named") {
 		t.Error("what is written to the profile is not seen")
 	}
-	if !confined(root, "/run/lab/state/named") {
+	if !foreign.Confined(root, "named", "/run/lab/state/named") {
 		t.Error("what is written to the profile is for another directory")
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"weir/internal/api"
 	"weir/internal/chrony"
 	"weir/internal/config"
+	"weir/internal/foreign"
 )
 
 // timeConfig is what chronyd is told, but for what this machine has.
@@ -47,10 +48,10 @@ func timeConfig(c *config.Config, w world) chrony.Config {
 	return out
 }
 
-// keepsTime says whether chronyd is to run here: it is installed, and no other
-// program keeps the clock.
+// keepsTime says whether chronyd is to run here: it is installed, AppArmor lets it,
+// and no other program keeps the clock.
 func (d *daemon) keepsTime() (chrony.Program, bool) {
-	if d.otherClock != "" {
+	if d.otherClock != "" || foreign.Confined(os.DirFS("/"), "chronyd", d.timeDir()) {
 		return chrony.Program{}, false
 	}
 	p, err := chrony.Find()
@@ -74,6 +75,9 @@ func (d *daemon) timeNotes() []string {
 	}
 	if _, err := chrony.Find(); err != nil {
 		return []string{"time: nobody sets the clock, and the LANs are served no time: " + err.Error()}
+	}
+	if foreign.Confined(os.DirFS("/"), "chronyd", d.timeDir()) {
+		return []string{fmt.Sprintf("time: AppArmor keeps chronyd from its files, so nobody sets the clock: write \"%s/** rwk, %s/{,*} rw,\" to /etc/apparmor.d/local/usr.sbin.chronyd, then apparmor_parser -r /etc/apparmor.d/usr.sbin.chronyd", d.timeDir(), d.timeRun())}
 	}
 	return nil
 }
@@ -110,6 +114,9 @@ func otherClock(root fs.FS, dir string) string {
 // timeDir is where chronyd's files are: a whole path, for it stands in them.
 func (d *daemon) timeDir() string { return whole(filepath.Join(d.o.StateDir, "chrony")) }
 
+// timeRun is where its socket is.
+func (d *daemon) timeRun() string { return whole(filepath.Join(d.o.RuntimeDir, "chrony")) }
+
 func whole(dir string) string {
 	if abs, err := filepath.Abs(dir); err == nil {
 		return abs
@@ -139,7 +146,7 @@ func (d *daemon) syncTime(ctx context.Context) {
 		return
 	}
 	want := timeConfig(d.cfg, d.world)
-	want.Program, want.Dir, want.Run = p, d.timeDir(), whole(filepath.Join(d.o.RuntimeDir, "chrony"))
+	want.Program, want.Dir, want.Run = p, d.timeDir(), d.timeRun()
 	want.Steer = d.o.SetClock != nil
 	first := d.time == nil
 	if first {

@@ -18,6 +18,7 @@ import (
 
 	"weir/internal/chrony"
 	"weir/internal/config"
+	"weir/internal/foreign"
 	"weir/internal/lab"
 )
 
@@ -163,6 +164,8 @@ func probe() Machine {
 	}
 	if _, err := chrony.Find(); err != nil {
 		m.Time = err.Error()
+	} else if foreign.MayBeConfined(os.DirFS("/"), "chronyd", stateDir+"/chrony") {
+		m.Time = "AppArmor keeps chronyd from the lab's files"
 	}
 	if err := vlan(); err != nil {
 		m.VLAN = fmt.Sprintf("this kernel makes no VLANs (%v)", err)
