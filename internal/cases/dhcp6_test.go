@@ -17,7 +17,7 @@ func TestOthersAskByDHCPv6(t *testing.T) {
 		h.needRoot()
 		h.connect(fiberLine())
 		pc := h.join("pc", "", "172.31.0.50/24")
-		h.start(strings.Replace(base, `lan "home" {`, "lan \"home\" {\n  dhcp6 { enabled = true }\n", 1))
+		h.start(strings.Replace(base, `lan "home" {`, "lan \"home\" {\n  reach = wan\n  dhcp6 { enabled = true }\n", 1))
 		script := h.dir + "/told"
 		h.must(os.WriteFile(script, []byte("#!/bin/sh\nenv | grep ^new_dhcp6 >>"+h.dir+"/heard\nexit 0\n"), 0o755))
 		h.until("advertisements say that there is more", 20*time.Second, func() bool {
