@@ -57,10 +57,15 @@ forward "web" {
 // TestMTUOfTheLineUsed (B25): the ISPs drop what is longer than their lines carry,
 // and tell nobody. The MSS of both ends is that of the line that a connection
 // goes by, in both families, also where a route leads to the other line and where
-// a forward lets in; and a datagram that is too long is answered properly.
+// a forward lets in by either; and a datagram that is too long is answered properly.
+// So it is in a house whose LAN has jumbo frames.
 func TestMTUOfTheLineUsed(t *testing.T) {
-	for _, mtu := range [][2]int{{1492, 1428}, {1280, 1500}} {
-		t.Run(fmt.Sprint(mtu), func(t *testing.T) {
+	for _, c := range []struct {
+		mtu [2]int
+		lan int
+	}{{[2]int{1492, 1428}, 1500}, {[2]int{1280, 1500}, 1500}, {[2]int{1492, 1428}, 9000}} {
+		mtu := c.mtu
+		t.Run(fmt.Sprint(mtu, c.lan), func(t *testing.T) {
 			in(t, func(h *house) {
 				h.need("nft", "ip")
 				f, l := fiberLine(), lteLine6()
@@ -71,6 +76,7 @@ func TestMTUOfTheLineUsed(t *testing.T) {
 				pc := h.join("pc", "", "172.31.0.50/24", "fd00::50/64")
 				tv := h.join("tv", "02:00:00:00:00:24", "172.31.0.24/24", "fd00::24/64")
 				nas := h.join("nas", "02:00:00:00:00:23", "172.31.0.23/24", "fd00::23/64")
+				h.wideLAN(c.lan, pc, tv, nas)
 				h.start(strings.NewReplacer("FIBER", fmt.Sprint(mtu[0]), "LTE", fmt.Sprint(mtu[1])).Replace(narrowLines))
 				h.bothUp(pc)
 
@@ -85,15 +91,42 @@ func TestMTUOfTheLineUsed(t *testing.T) {
 						a := at(to)
 						want := p.mtu - segmentHeaders(a.Addr())
 						h.swaps(p.who.Host, a, server, want)
-						h.tooLong(p.who.Host, netip.AddrPortFrom(a.Addr(), 7), p.mtu)
+						h.tooLong(p.who.Host, netip.AddrPortFrom(a.Addr(), 7), c.lan, p.mtu)
 					}
-					public := netip.AddrPortFrom(p.line.Customer4[0].Addr(), 443)
-					h.swaps(p.line.Inet, public, inside, p.mtu-segmentHeaders(public.Addr()))
+					for _, public := range []netip.Addr{p.line.Customer4[0].Addr(), h.public6(p.line.Name)} {
+						h.swaps(p.line.Inet, netip.AddrPortFrom(public, 443), inside, p.mtu-segmentHeaders(public))
+					}
 				}
 				h.strays(fiber, lte)
 			})
 		})
 	}
+}
+
+// wideLAN has the LAN carry frames of mtu bytes, which is a matter of the ports.
+func (h *house) wideLAN(mtu int, clients ...*lab.Client) {
+	h.Helper()
+	switches, err := h.Attach("switch")
+	h.must(err)
+	h.sh(switches, fmt.Sprintf("for l in $(ip -o link | sed -n 's/^[0-9]*: \\(home[^:@]*\\).*/\\1/p'); do ip link set $l mtu %d; done", mtu))
+	h.sh(h.gw, fmt.Sprintf("ip link set eth0 mtu %d", mtu))
+	for _, c := range clients {
+		h.sh(c.Host, fmt.Sprintf("ip link set e0 mtu %d", mtu))
+	}
+}
+
+// public6 is the address by which a line is reached in IPv6.
+func (h *house) public6(wan string) (a netip.Addr) {
+	h.Helper()
+	h.until("an IPv6 address of "+wan, 10*time.Second, func() bool {
+		for _, w := range h.status().WANs {
+			if w.Name == wan && len(w.IPv6.Addresses) > 0 {
+				a = pfx(w.IPv6.Addresses[0]).Addr()
+			}
+		}
+		return a.IsValid()
+	})
+	return a
 }
 
 // silent makes a line narrow, and its router tell nobody of what it drops.
@@ -192,9 +225,8 @@ func carry(c net.Conn, move func(net.Conn) error) (e end) {
 
 // tooLong sends a datagram that may not be cut into pieces and that the line does
 // not carry, and wants its sender told how much it does.
-func (h *house) tooLong(from *lab.Host, to netip.AddrPort, mtu int) {
+func (h *house) tooLong(from *lab.Host, to netip.AddrPort, lan, mtu int) {
 	h.Helper()
-	const lan = 1500
 	if mtu >= lan {
 		return
 	}
@@ -211,11 +243,18 @@ func (h *house) tooLong(from *lab.Host, to netip.AddrPort, mtu int) {
 	get := func(fd uintptr) { told, err = unix.GetsockoptInt(int(fd), level, option) }
 	h.must(raw.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), level, discover, unix.IP_PMTUDISC_DO) }))
 	h.must(err)
-	// Another connection may have learned it: a path's MTU is kept by address.
-	if _, err := c.Write(make([]byte, lan-headers)); err != nil && !errors.Is(err, unix.EMSGSIZE) {
-		h.Errorf("a datagram of %d bytes to %s: %v", lan, to, err)
-	}
+	// What is told comes from the narrowest link so far: the cable's 1500 first. And
+	// another connection may have learned it: a path's MTU is kept by address.
+	next := lan
 	ok := lab.Until(context.WithoutCancel(h.Context()), 2*time.Second, func() bool {
+		if told > 0 {
+			next = told
+		}
+		// The first after an answer brings that, and is not sent itself.
+		if _, err := c.Write(make([]byte, next-headers)); err != nil && !errors.Is(err, unix.EMSGSIZE) {
+			h.Errorf("a datagram of %d bytes to %s: %v", next, to, err)
+			return true
+		}
 		h.must(raw.Control(get))
 		h.must(err)
 		return told == mtu
