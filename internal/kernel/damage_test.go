@@ -162,6 +162,20 @@ var damages = []struct {
 	// Rules.
 	{name: "rule deleted", do: "ip rule del pref 8701", want: []string{
 		"! main rule 8701 oif fiber lookup 87001 (removed by hand, will come back)"}},
+	{name: "all rules but the first flushed", do: "ip rule flush", want: []string{
+		"! main rule 8701 oif fiber lookup 87001 (removed by hand, will come back)",
+		"! main rule 9001 fwmark 0x101/0x3ff lookup 87001 (removed by hand, will come back)",
+		"! main rule 9301 fwmark 0x1/0x3ff lookup 87001 (removed by hand, will come back)",
+		"! main rule 32766 lookup main (removed by hand, will come back)"}},
+	{name: "the kernel's rules deleted", do: "ip rule del lookup local; ip rule del lookup main; ip -6 rule del lookup local; ip -6 rule del lookup main", want: []string{
+		"! main rule 0 lookup local (removed by hand, will come back)",
+		"! main rule 0 IPv6 lookup local (removed by hand, will come back)",
+		"! main rule 32766 lookup main (removed by hand, will come back)",
+		"! main rule 32766 IPv6 lookup main (removed by hand, will come back)"}},
+	{name: "rule of table main elsewhere", do: "ip rule del lookup main; ip rule add pref 32000 lookup main",
+		after: "ip rule del pref 32000; ip rule add pref 32766 lookup main"},
+	{name: "a WAN's rule of table main deleted", ns: "wan-fiber", do: "ip rule del lookup main", want: []string{
+		"! wan-fiber rule 32766 lookup main (removed by hand, will come back)"}},
 	{name: "rule changed", do: "ip rule del pref 8701; ip rule add pref 8701 oif fiber lookup 5 protocol 87", want: []string{
 		"! main rule 8701 oif fiber lookup 5 -> 87001 (changed by hand)"}},
 	{name: "rule doubled", do: "ip rule add pref 8702 oif fiber lookup 87001 protocol 87", want: []string{

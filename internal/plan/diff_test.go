@@ -61,6 +61,17 @@ func small() desired.Desired {
 	}}
 }
 
+// first are the rules that a namespace begins with.
+func first(wan bool) (out []plan.Rule) {
+	for _, v6 := range []bool{false, true} {
+		if !wan { // there another stands for it
+			out = append(out, plan.Rule{Rule: desired.Rule{V6: v6, Table: 255}, Proto: 2})
+		}
+		out = append(out, plan.Rule{Rule: desired.Rule{V6: v6, Pref: 32766, Table: 254}, Proto: 2})
+	}
+	return out
+}
+
 // bare is a machine on which nothing was done yet.
 func bare() plan.Actual {
 	return plan.Actual{Machine: state.Machine{Bridge: true, ConntrackMax: true}, Namespaces: []plan.Namespace{{
@@ -70,6 +81,7 @@ func bare() plan.Actual {
 			{Addr: desired.Addr{Link: "eth1", Prefix: pre("fe80::7/64")}, Kernel: true},
 		},
 		Routes:  []plan.Route{{Route: desired.Route{Dst: pre("0.0.0.0/0"), Gateway: addr("192.0.2.1"), Link: "eth1", Metric: 100}, Proto: 16}},
+		Rules:   first(false),
 		Sysctls: map[string]string{"net/ipv4/ip_forward": "0"},
 	}}}
 }
@@ -100,6 +112,7 @@ func done(d desired.Desired) plan.Actual {
 		for _, r := range n.Rules {
 			h.Rules = append(h.Rules, plan.Rule{Rule: r, Proto: desired.RouteProto})
 		}
+		h.Rules = append(h.Rules, first(n.Name != "")...)
 		for _, s := range n.Sysctls {
 			h.Sysctls[s.Key] = s.Value
 		}

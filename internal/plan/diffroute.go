@@ -200,6 +200,7 @@ func (d *differ) rules(w *desired.Namespace, h *Namespace) {
 		d.add(atRuleGone, d.surplus(s, slices.Contains(last, r.Rule)))
 	}
 	d.localRule(w, h)
+	d.kernelRules(w, h)
 	if w.Name == "" {
 		d.unpinned(w, h)
 		d.moved(w, h)
@@ -226,6 +227,28 @@ func (d *differ) localRule(w *desired.Namespace, h *Namespace) {
 		}
 		d.add(atRuleGone, Step{Op: Remove, NS: w.Name, Object: "rule", Name: ruleName(first.Rule), Old: ruleText(first.Rule),
 			Why: "marks are looked at first", Do: DeleteRule{NS: w.Name, Rule: first}})
+	}
+}
+
+// kernelRules puts back the rules that a namespace begins with: without them no
+// packet finds the tables local and main, whatever ours say.
+func (d *differ) kernelRules(w *desired.Namespace, h *Namespace) {
+	if d.actual.namespace(w.Name) == nil {
+		return // a new one has them
+	}
+	for _, first := range []desired.Rule{{Pref: 0, Table: tableLocal}, {Pref: 32766, Table: tableMain}} {
+		for _, v6 := range []bool{false, true} {
+			first.V6 = v6
+			looksUp := func(r desired.Rule) bool {
+				return r.V6 == v6 && r.Table == first.Table && r.Action == desired.Unicast && r.Mask == 0 && r.OIF == "" && r.IPProto == 0
+			}
+			if !slices.ContainsFunc(w.Rules, func(r desired.Rule) bool { return r.V6 == v6 }) || slices.ContainsFunc(w.Rules, looksUp) ||
+				slices.ContainsFunc(h.Rules, func(r Rule) bool { return r.Other == "" && looksUp(r.Rule) }) {
+				continue // a family that is not used, or somebody's looks it up
+			}
+			d.add(atRule, mend(Step{Op: Add, NS: w.Name, Object: "rule", Name: ruleName(first), New: ruleText(first),
+				Do: PutRule{NS: w.Name, New: Rule{Rule: first, Proto: protoOwn}}}))
+		}
 	}
 }
 
