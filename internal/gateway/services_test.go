@@ -192,6 +192,37 @@ lan "off" {
 	}
 }
 
+// TestRestore6: a stored lease that the clock says is yet to come is asked for again,
+// and neither used nor advertised before its server has said yes.
+func TestRestore6(t *testing.T) {
+	for what, c := range map[string]struct {
+		got  time.Time
+		used bool
+	}{
+		"ten minutes ago":           {time.Now().Add(-10 * time.Minute), true},
+		"long ago":                  {time.Now().Add(-10 * time.Hour), false},
+		"by a clock that went back": {time.Now().Add(50 * 365 * 24 * time.Hour), false},
+	} {
+		d := newDaemon(Options{})
+		d.world.wans = map[string]wan{}
+		l := state.Lease6{Prefix: []state.Leased6{{Prefix: netip.MustParsePrefix("2001:db8:1::/56"), Valid: time.Hour}}, Obtained: c.got, Boot: "before"}
+		d.restore6(state.Kept{WANs6: map[string]state.Lease6{"fiber": l}})
+		clock, err := state.ReadClock()
+		if err != nil {
+			t.Fatal(err)
+		}
+		k := d.world.wans["fiber"]
+		if used := k.lease6 != nil; used != c.used || used == (k.last6 != nil) {
+			t.Errorf("%s: used %t, want %t; %+v", what, used, c.used, k.last6)
+		}
+		if k.last6 != nil && what == "by a clock that went back" {
+			if _, known := k.last6.Age(clock); known {
+				t.Errorf("%s: the client is told an age that nobody knows", what)
+			}
+		}
+	}
+}
+
 // TestAdvise: a prefix that goes is remembered with the time since the boot, so that
 // setting the clock neither ends nor prolongs its being taken back.
 func TestAdvise(t *testing.T) {

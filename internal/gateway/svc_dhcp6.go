@@ -37,11 +37,13 @@ func (d *daemon) restore6(k state.Kept) {
 		clock.Wall = d.started
 	}
 	for name, l := range k.WANs6 {
-		age := l.Age(clock)
-		l.Boot, l.Up = clock.Boot, clock.Up-age
+		age, known := l.Age(clock)
+		if known {
+			l.Boot, l.Up = clock.Boot, clock.Up-age
+		}
 		w := d.world.wans[name]
 		w.last6 = &l
-		if now := l; len(state.After(l.Prefix, age))+len(state.After(l.Addr, age)) > 0 {
+		if now := l; known && len(state.After(l.Prefix, age))+len(state.After(l.Addr, age)) > 0 {
 			now.Prefix, now.Addr = state.After(l.Prefix, age), state.After(l.Addr, age)
 			w.lease6, w.last6 = &now, nil
 		}

@@ -34,13 +34,10 @@ type Leased6 struct {
 	Preferred, Valid time.Duration // after Obtained; Forever is without end
 }
 
-// Age is how long a lease has been held, as far as can be known: see
-// Lease.Remaining. It is never negative.
-func (l Lease6) Age(c Clock) time.Duration {
-	if l.Boot != "" && l.Boot == c.Boot && c.Up >= l.Up {
-		return c.Up - l.Up
-	}
-	return max(0, c.Wall.Sub(l.Obtained))
+// Age is how long ago a lease was got; never negative. known is false where nothing
+// says so, as with Lease4.Age: then it may not be used before its server was asked.
+func (l Lease6) Age(c Clock) (age time.Duration, known bool) {
+	return c.since(l.Obtained, l.Boot, l.Up)
 }
 
 // After is what is left of a lease at an age; nil if nothing is. Those that may

@@ -68,13 +68,15 @@ func New(cfg Config, now time.Time, clock state.Clock, random func() uint32) (*E
 	}
 	e := &Engine{cfg: cfg, duid: d, random: random, start: now, clock: clock, solRT: solMaxRT}
 	if cfg.Last != nil {
-		age := cfg.Last.Age(clock)
+		age, known := cfg.Last.Age(clock)
 		l := *cfg.Last
 		l.Prefix, l.Addr = state.After(l.Prefix, age), state.After(l.Addr, age)
 		if len(cfg.Last.Prefix) > 0 {
 			e.before = cfg.Last.Prefix[0].Prefix
 		}
-		if e.keep(&l); len(l.Prefix)+len(l.Addr) > 0 {
+		// One of an unknown age is asked for again, and not used until then: the LANs
+		// would be told of what may be another house's by now.
+		if e.keep(&l); known && len(l.Prefix)+len(l.Addr) > 0 {
 			e.held, e.since = &l, now.Add(-age)
 			e.server = l.ServerID
 		}
@@ -271,7 +273,13 @@ func (e *Engine) ask(now time.Time) Out {
 	case Requesting:
 		t, r = dhcpv6.MessageTypeRequest, req
 		if e.tries >= r.count {
-			e.drop("the server fell silent")
+			// A lease that is held goes on: its end was not the silence of a server
+			// that only offered another.
+			if e.held == nil {
+				e.drop("the server fell silent")
+			} else {
+				e.event = "the server fell silent; the lease goes on"
+			}
 			e.enter(Soliciting, now)
 			return e.ask(now)
 		}

@@ -491,10 +491,28 @@ func TestRestart(t *testing.T) {
 		t.Errorf("holds %q, hint %v", b.held(), hint)
 	}
 
-	// A clock that went back knows nothing: rather held than lost.
+	// A clock that went back knows nothing: it is not used until its server said yes.
 	b = newBench(t, Config{Prefix: 56, Last: last(-50 * 365 * 24 * time.Hour)}, nil)
+	b.run(2 * time.Second)
+	if hint := b.sent[0].m.Options.OneIAPD().Options.Prefixes(); b.held() != "" || len(hint) != 1 || hint[0].Prefix.String() != "2001:db8:1::/56" {
+		t.Errorf("with a clock in the past: holds %q, hint %v", b.held(), hint)
+	}
+	b.answer = isp(pd(0, 0, hourly))
+	b.run(10 * time.Second)
 	if b.held() != "2001:db8:1::/56" {
-		t.Errorf("holds %q with a clock in the past", b.held())
+		t.Errorf("holds %q after its server said yes", b.held())
+	}
+
+	// Another server offers something and then falls silent: what is held goes on.
+	b = newBench(t, Config{Prefix: 56, Last: last(10 * time.Minute)}, func(q *dhcpv6.Message) *dhcpv6.Message {
+		if q.MessageType != dhcpv6.MessageTypeSolicit {
+			return nil
+		}
+		return reply(q, dhcpv6.MessageTypeAdvertise, 2, pd(0, 0, ialease{"2001:db8:9::/56", time.Hour, time.Hour}))
+	})
+	b.run(15 * time.Minute)
+	if !strings.Contains(b.types(), strings.Repeat("request ", 10)+"solicit") || b.held() != "2001:db8:1::/56" {
+		t.Errorf("holds %q after %s", b.held(), b.types())
 	}
 
 	// The carrier was away, and the ISP has another prefix now.
