@@ -54,9 +54,20 @@ func (c *Client) Why(ctx context.Context, from, to, protocol string) (Why, error
 	return get[Why](ctx, c, "/v1/why?"+url.Values{"from": {from}, "to": {to}, "protocol": {protocol}}.Encode())
 }
 
-// InForce asks for the text of the files in force.
-func (c *Client) InForce(ctx context.Context) ([]Source, error) {
-	return get[[]Source](ctx, c, "/v1/file")
+// InForce asks for the text of the files that were in force back changes ago; 0 is
+// now.
+func (c *Client) InForce(ctx context.Context, back int) ([]Source, error) {
+	return get[[]Source](ctx, c, fmt.Sprintf("/v1/file?back=%d", back))
+}
+
+// History asks which files were in force, the newest first.
+func (c *Client) History(ctx context.Context) ([]Past, error) {
+	return get[[]Past](ctx, c, "/v1/history")
+}
+
+// Confirm keeps the file that is on trial.
+func (c *Client) Confirm(ctx context.Context) (File, error) {
+	return post[File](ctx, c, "/v1/confirm", struct{}{})
 }
 
 // Plan asks what a change would do.

@@ -4,13 +4,21 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"time"
 )
 
 // maxBody bounds what a caller may send: a house's files are some kilobytes.
 const maxBody = 4 << 20
+
+// A change may be on trial for so long, and its reason have so many bytes.
+const (
+	maxTrial = 24 * time.Hour
+	maxWhy   = 1000
+)
 
 // Daemon is what the API asks the running gateway. Its methods are called from
 // many goroutines at once.
@@ -23,14 +31,18 @@ type Daemon interface {
 	Why(ctx context.Context, from, to, protocol string) (Why, error)
 	Plan(context.Context, Change) (Outcome, error)
 	Apply(context.Context, Change) (Outcome, error)
-	// Rollback puts the file in force that was before; change has no files.
+	// Rollback puts a file in force that was before; change has no files.
 	Rollback(context.Context, Change) (Outcome, error)
+	// Confirm keeps the file that is on trial.
+	Confirm(ctx context.Context, who string) (File, error)
+	// History tells which files were in force, the newest first.
+	History(context.Context) ([]Past, error)
 	// Use has new connections take a WAN while it works.
 	Use(context.Context, Choice) (Used, error)
 	// Down takes everything apart and ends the daemon.
 	Down(context.Context) error
-	// InForce returns the text of the files in force.
-	InForce(context.Context) ([]Source, error)
+	// InForce returns the text of the files in force back changes ago; 0 is now.
+	InForce(ctx context.Context, back int) ([]Source, error)
 	// Refused calls each with what was refused lately, and then, if follow is
 	// set, with what is refused until ctx is done or each returns an error.
 	Refused(ctx context.Context, follow bool, each func(Refused) error) error
@@ -62,7 +74,21 @@ func Handler(d Daemon) http.Handler {
 			return d.Why(ctx, q.Get("from"), q.Get("to"), q.Get("protocol"))
 		})(w, r)
 	})
-	mux.HandleFunc("GET /v1/file", answer(d.InForce))
+	mux.HandleFunc("GET /v1/file", func(w http.ResponseWriter, r *http.Request) {
+		back := 0
+		if q := r.URL.Query(); q.Has("back") {
+			var err error
+			if back, err = strconv.Atoi(q.Get("back")); err != nil {
+				refuse(w, &Error{http.StatusBadRequest, Problem{Title: fmt.Sprintf("back=%s is no number of changes", q.Get("back"))}})
+				return
+			}
+		}
+		answer(func(ctx context.Context) ([]Source, error) { return d.InForce(ctx, back) })(w, r)
+	})
+	mux.HandleFunc("GET /v1/history", answer(d.History))
+	mux.HandleFunc("POST /v1/confirm", func(w http.ResponseWriter, r *http.Request) {
+		answer(func(ctx context.Context) (File, error) { return d.Confirm(ctx, who(ctx, "")) })(w, r)
+	})
 	mux.HandleFunc("POST /v1/plan", change(d.Plan, true))
 	mux.HandleFunc("POST /v1/apply", change(d.Apply, true))
 	mux.HandleFunc("POST /v1/rollback", change(d.Rollback, false))
@@ -72,6 +98,7 @@ func Handler(d Daemon) http.Handler {
 			refuse(w, &Error{http.StatusBadRequest, Problem{Title: "the request is not a choice as docs/api.md has it: " + err.Error()}})
 			return
 		}
+		c.By = who(r.Context(), c.By)
 		answer(func(ctx context.Context) (Used, error) { return d.Use(ctx, c) })(w, r)
 	})
 	mux.HandleFunc("POST /v1/down", func(w http.ResponseWriter, r *http.Request) {
@@ -112,12 +139,24 @@ func change(do func(context.Context, Change) (Outcome, error), files bool) http.
 	return func(w http.ResponseWriter, r *http.Request) {
 		var c Change
 		err := body(w, r, &c)
-		if err == nil && files && len(c.Files) == 0 {
+		switch {
+		case err != nil:
+		case files && len(c.Files) == 0:
 			err = errors.New("files is missing")
+		case c.ConfirmS < 0 || c.ConfirmS > maxTrial.Seconds():
+			err = fmt.Errorf("confirm_s is %v, and at most %v", c.ConfirmS, maxTrial.Seconds())
+		case c.Back < 0:
+			err = fmt.Errorf("back is %d", c.Back)
+		case len(c.Why) > maxWhy:
+			err = fmt.Errorf("why has %d bytes, and at most %d", len(c.Why), maxWhy)
 		}
 		if err != nil {
 			refuse(w, &Error{http.StatusBadRequest, Problem{Title: "the request is not a change as docs/api.md has it: " + err.Error()}})
 			return
+		}
+		c.Who = who(r.Context(), c.Who)
+		if c.Session != nil {
+			c.Who += " from " + c.Session.Peer
 		}
 		out, err := do(r.Context(), c)
 		if err != nil {
@@ -131,7 +170,7 @@ func change(do func(context.Context, Change) (Outcome, error), files bool) http.
 // body reads the one JSON object that a request has to have.
 func body(w http.ResponseWriter, r *http.Request, into any) error {
 	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
-	d.DisallowUnknownFields() // a misspelt cut_me_off must not be taken for false
+	d.DisallowUnknownFields() // a misspelt confirm_s must not be taken for none
 	err := d.Decode(into)
 	if err == nil && !errors.Is(d.Decode(&struct{}{}), io.EOF) {
 		err = errors.New("something follows it")

@@ -34,8 +34,21 @@ type Status struct {
 type File struct {
 	Names []string  `json:"names"`
 	From  string    `json:"from"` // the path it was read from, as the user wrote it
-	By    string    `json:"by"`   // "run", "apply" or "rollback"
+	By    string    `json:"by"`   // "run", "apply", "rollback", "unconfirmed" or "recovered"
+	Who   string    `json:"who,omitempty"`
+	Why   string    `json:"why,omitempty"`
 	Since time.Time `json:"since"`
+
+	// ConfirmBy is when the file before comes back if nobody confirms this one. Left
+	// out: this one is there to stay.
+	ConfirmBy time.Time `json:"confirm_by,omitzero"`
+}
+
+// Past is a file that was in force, or is: GET /v1/history has them, the newest first.
+type Past struct {
+	File
+	Back  int `json:"back"`  // how many changes ago; 0 is in force
+	Bytes int `json:"bytes"` // of text
 }
 
 // Turn is the last time that the kernel was compared with the file.
@@ -259,10 +272,18 @@ type Change struct {
 	From  string   `json:"from"` // the path, as the user wrote it
 	Files []Source `json:"files"`
 
+	Who  string `json:"who,omitempty"`  // believed of root; others are who they are
+	Why  string `json:"why,omitempty"`  // for the history
+	Back int    `json:"back,omitempty"` // rollback: how many changes; 0 is 1
+	Base uint64 `json:"base,omitempty"` // Outcome.Base of the plan that the caller saw; 0: they saw none
+
+	// ConfirmS is how many seconds the file is on trial: then the one before comes
+	// back, unless somebody confirms it. 0: it is there to stay.
+	ConfirmS float64 `json:"confirm_s,omitempty"`
+
 	// Session is the ssh connection that the caller types in, if any. The daemon
-	// refuses to cut it unless CutMeOff is set.
-	Session  *Session `json:"session,omitempty"`
-	CutMeOff bool     `json:"cut_me_off,omitempty"`
+	// refuses to cut it but by a trial.
+	Session *Session `json:"session,omitempty"`
 }
 
 // Session is an ssh connection: the far end, and the address of this machine that
@@ -278,8 +299,11 @@ type Outcome struct {
 	Text    string          `json:"text"`              // the plan as a person reads it
 	Empty   bool            `json:"empty"`             // nothing is to be done
 	Applied bool            `json:"applied"`           // false for a plan
+	Base    uint64          `json:"base,omitempty"`    // of a plan: which entry was in force
 	Remarks string          `json:"remarks,omitempty"` // on the file, as `weir check` prints them
 	Notes   []string        `json:"notes,omitempty"`   // on this machine: another manager of a port
+
+	ConfirmBy time.Time `json:"confirm_by,omitzero"` // see File
 }
 
 // Refused is one packet that policy did not let through: GET /v1/log streams

@@ -1,9 +1,13 @@
 package cli
 
 import (
+	"bufio"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -22,75 +26,186 @@ func session() *api.Session {
 
 func applyCmd() *cobra.Command {
 	var (
-		d      dirs
-		asJSON bool
-		cut    bool
+		d    dirs
+		f    changeFlags
+		from string
 	)
 	c := &cobra.Command{
 		Use:   "apply FILE|DIR",
 		Short: "Have the running weir take the file",
-		Long: `Tells the running weir to take the file, and prints the plan that it carried out. A
-wrong file, or a step that fails, changes nothing: the old file stays in force.
+		Long: `Shows what the file would change, asks, and has the running weir do it. A wrong file,
+or a step that fails, changes nothing: the old file stays in force.
+
+With --confirm TIME the file is on trial: unless "weir confirm" comes in that time, from
+any session, the file before is in force again. So it is after a kill, too; after a
+reboot or a power cut it is at once. What would cut the ssh session that you
+type in is done in no other way.
 
 The newest word counts, after a restart too: what is applied stays in force until
-something else is applied or the file that "weir run" names is changed.
-"weir rollback" goes back to the file before.`,
+something else is applied or the file that "weir run" names is changed. "weir
+history" shows what was in force, and "weir rollback" goes back.`,
 		Example: `  weir apply /etc/weir/gateway.hcl
-  weir apply gateway.hcl --yes-cut-me-off    # though this ssh session ends by it`,
+  weir apply gateway.hcl --confirm 5m -m "new address of the LAN"
+  weir confirm                               # from the new address, if it works
+  weir apply gateway.hcl --yes               # from a script: nobody is asked`,
 		Args: oneFile,
 		RunE: func(c *cobra.Command, args []string) error {
 			_, files, err := parse(c.Context(), args[0], c.ErrOrStderr())
 			if err != nil {
 				return err
 			}
-			from, err := absolute(args[0])
+			if from, err = absolute(args[0]); err != nil {
+				return err
+			}
+			ch := api.Change{From: from, Files: sources(files)}
+			p, err := d.client().Plan(c.Context(), ch)
 			if err != nil {
 				return err
 			}
-			out, err := d.client().Apply(c.Context(), api.Change{From: from, Files: sources(files), Session: session(), CutMeOff: cut})
+			if !f.asJSON && !f.yes {
+				if err := printOutcome(c, p, false); err != nil {
+					return err
+				}
+			}
+			if !p.Empty {
+				if err := f.ask(c, "Put it in force?"); err != nil {
+					return err
+				}
+			}
+			ch.Base = p.Base
+			out, err := d.client().Apply(c.Context(), f.change(ch))
 			if err != nil {
 				return err
 			}
-			return printOutcome(c, out, asJSON)
+			return f.done(c, out)
 		},
 	}
 	d.runtimeFlag(c)
-	c.Flags().BoolVar(&asJSON, "json", false, "print the plan as JSON (docs/json.md)")
-	cutFlag(c, &cut)
+	f.flags(c)
 	return c
 }
 
 func rollbackCmd() *cobra.Command {
 	var (
-		d      dirs
-		asJSON bool
-		cut    bool
+		d dirs
+		f changeFlags
 	)
 	c := &cobra.Command{
-		Use:   "rollback",
-		Short: "Have the running weir take the file before",
-		Long: `Puts the file in force that was before the last "weir apply", and prints the plan
-that was carried out. A second rollback undoes the first.`,
+		Use:   "rollback [N]",
+		Short: "Have the running weir take a file that was before",
+		Long: `Puts the file in force that was in force N changes ago ("weir history"), 1 unless it is
+said, and prints the plan that was carried out. A second rollback undoes the first.
+A file that waits for "weir confirm" is taken back at once.`,
 		Example: `  weir apply new.hcl
-  weir rollback`,
-		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			out, err := d.client().Rollback(c.Context(), api.Change{Session: session(), CutMeOff: cut})
+  weir rollback
+  weir diff 3 && weir rollback 3`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			var ch api.Change
+			if len(args) > 0 {
+				var err error
+				if ch.Back, err = changesAgo(args[0], 1); err != nil {
+					return err
+				}
+			}
+			if err := f.ask(c, "Go back?"); err != nil {
+				return err
+			}
+			out, err := d.client().Rollback(c.Context(), f.change(ch))
 			if err != nil {
 				return err
 			}
 			_ = say(c.ErrOrStderr(), "%s", out.Remarks)
-			return printOutcome(c, out, asJSON)
+			f.yes = true // nothing was shown yet
+			return f.done(c, out)
 		},
 	}
 	d.runtimeFlag(c)
-	c.Flags().BoolVar(&asJSON, "json", false, "print the plan as JSON (docs/json.md)")
-	cutFlag(c, &cut)
+	f.flags(c)
 	return c
 }
 
-func cutFlag(c *cobra.Command, cut *bool) {
-	c.Flags().BoolVar(cut, "yes-cut-me-off", false, "go on even if this ssh session is cut by it")
+// changeFlags are those of what puts a file in force.
+type changeFlags struct {
+	asJSON, yes bool
+	confirm     time.Duration
+	why         string
+}
+
+func (f *changeFlags) flags(c *cobra.Command) {
+	c.Flags().BoolVar(&f.asJSON, "json", false, "print the plan as JSON (docs/json.md); with --yes")
+	c.Flags().BoolVarP(&f.yes, "yes", "y", false, "don't ask")
+	c.Flags().DurationVar(&f.confirm, "confirm", 0, "undo it after that time (5m) unless `weir confirm` comes")
+	c.Flags().StringVarP(&f.why, "message", "m", "", "why, for the history")
+}
+
+// change is ch as the flags want it.
+func (f *changeFlags) change(ch api.Change) api.Change {
+	ch.ConfirmS, ch.Why, ch.Who, ch.Session = f.confirm.Seconds(), f.why, person(), session()
+	return ch
+}
+
+// ask has a person say yes. One who can't be asked has to have said it.
+func (f *changeFlags) ask(c *cobra.Command, what string) error {
+	switch {
+	case f.confirm < 0:
+		return wrong(fmt.Errorf("--confirm %s: a time to come is needed", f.confirm))
+	case f.yes:
+		return nil
+	case f.asJSON:
+		return wrong(errors.New("--json asks nobody: add --yes"))
+	}
+	if in, ok := c.InOrStdin().(*os.File); ok && !onTerminal(in) {
+		return wrong(errors.New("nothing was changed: nobody can be asked, as the input is no terminal; add --yes"))
+	}
+	fmt.Fprintf(c.ErrOrStderr(), "%s [y/N] ", what)
+	said := make(chan string, 1)
+	go func() {
+		line, _ := bufio.NewReader(c.InOrStdin()).ReadString('\n')
+		said <- strings.ToLower(strings.TrimSpace(line))
+	}()
+	select {
+	case <-c.Context().Done():
+		return c.Context().Err()
+	case s := <-said:
+		if s != "y" && s != "yes" {
+			return errors.New("nothing was changed")
+		}
+	}
+	return nil
+}
+
+// done prints what was done, if it was not shown before.
+func (f *changeFlags) done(c *cobra.Command, out api.Outcome) error {
+	if f.yes || f.asJSON {
+		if err := printOutcome(c, out, f.asJSON); err != nil {
+			return err
+		}
+	}
+	if !out.ConfirmBy.IsZero() {
+		fmt.Fprintf(c.ErrOrStderr(), "On trial until %s: `weir confirm` keeps it.\n", out.ConfirmBy.Local().Format(time.TimeOnly))
+	}
+	return nil
+}
+
+func confirmCmd() *cobra.Command {
+	var d dirs
+	c := &cobra.Command{
+		Use:     "confirm",
+		Short:   "Keep the file that is on trial",
+		Long:    `Keeps the file that "weir apply --confirm" put in force on trial, from any session.`,
+		Example: `  weir confirm`,
+		Args:    cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			f, err := d.client().Confirm(c.Context())
+			if err != nil {
+				return err
+			}
+			return say(c.OutOrStdout(), "%s stays in force.\n", f.From)
+		},
+	}
+	d.runtimeFlag(c)
+	return c
 }
 
 // absolute is path as the daemon, which runs elsewhere, would find it.
@@ -100,4 +215,8 @@ func absolute(path string) (string, error) {
 		return "", fmt.Errorf("find out where %s is: %w", path, err)
 	}
 	return abs, nil
+}
+
+func cutFlag(c *cobra.Command, cut *bool) {
+	c.Flags().BoolVar(cut, "yes-cut-me-off", false, "go on even if this ssh session is cut by it")
 }

@@ -132,11 +132,11 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 		c.GroupID = "file"
 		root.AddCommand(c)
 	}
-	for _, c := range []*cobra.Command{runCmd(), applyCmd(), rollbackCmd(), useCmd(), downCmd()} {
+	for _, c := range []*cobra.Command{runCmd(), applyCmd(), confirmCmd(), rollbackCmd(), useCmd(), downCmd()} {
 		c.GroupID = "gateway"
 		root.AddCommand(c)
 	}
-	for _, c := range []*cobra.Command{statusCmd(), whyCmd(), leasesCmd(), logCmd()} {
+	for _, c := range []*cobra.Command{statusCmd(), whyCmd(), leasesCmd(), historyCmd(), diffCmd(), logCmd()} {
 		c.GroupID = "look"
 		root.AddCommand(c)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"weir/internal/api"
 	"weir/internal/config"
+	"weir/internal/history"
 	"weir/internal/plan"
 )
 
@@ -19,7 +20,7 @@ import (
 
 // parse checks what a caller sent.
 func parse(src []api.Source) (*config.Config, string, error) {
-	fs := files(src)
+	fs := files(heard(src))
 	cfg, diags := config.Parse(fs...)
 	text := diags.Format(fs)
 	if diags.HasErrors() {
@@ -42,6 +43,7 @@ func (d *daemon) Plan(ctx context.Context, c api.Change) (api.Outcome, error) {
 		}
 		out, err := outcome(f.plan, false)
 		w = f.world
+		out.Base = d.inForce().ID
 		out.Remarks, out.Notes = remarks, slices.Concat(managers(cfg, f.actual), d.dnsNotes(cfg))
 		return out, err
 	})
@@ -51,7 +53,7 @@ func (d *daemon) Plan(ctx context.Context, c api.Change) (api.Outcome, error) {
 	return out, d.checkNames(ctx, cfg, w)
 }
 
-// Apply puts a file in force.
+// Apply puts a file in force, for good or on trial.
 func (d *daemon) Apply(ctx context.Context, c api.Change) (api.Outcome, error) {
 	cfg, remarks, err := parse(c.Files)
 	if err != nil {
@@ -61,40 +63,80 @@ func (d *daemon) Apply(ctx context.Context, c api.Change) (api.Outcome, error) {
 		return api.Outcome{}, err
 	}
 	return call(ctx, d, func() (api.Outcome, error) {
-		out, err := d.put(ctx, cfg, version{From: c.From, By: "apply", Since: time.Now(), Files: c.Files}, c)
+		if err := d.held(); err != nil {
+			return api.Outcome{}, err
+		}
+		e := history.Entry{From: c.From, By: history.ByApply, Who: c.Who, Why: c.Why, Since: time.Now(), Files: heard(c.Files)}
+		out, err := d.put(ctx, cfg, e, c)
 		out.Remarks = remarks
 		return out, err
 	})
 }
 
-// Rollback puts the file in force that was before.
+// Rollback puts a file in force that was before: c.Back changes ago, or where one
+// is on trial, what that one took the place of.
 func (d *daemon) Rollback(ctx context.Context, c api.Change) (api.Outcome, error) {
 	return call(ctx, d, func() (api.Outcome, error) {
-		v := d.force.Previous
-		if len(v.Files) == 0 {
-			return api.Outcome{}, &api.Error{Status: http.StatusConflict, Problem: api.Problem{Title: "there is no file before this one"}}
+		e, ok := d.book.Back(max(c.Back, 1))
+		if d.book.Trial != nil {
+			if c.Back != 0 {
+				return api.Outcome{}, d.held()
+			}
+			next, undone := d.book.Undone(time.Now())
+			if ok = undone; ok {
+				e, _ = next.Back(0)
+			}
 		}
-		cfg, remarks, err := parse(v.Files)
+		if !ok {
+			return api.Outcome{}, &api.Error{Status: http.StatusConflict, Problem: api.Problem{Title: fmt.Sprintf("there is no file %d before this one: `weir history` shows those that are kept", max(c.Back, 1))}}
+		}
+		cfg, remarks, err := parse(said(e.Files))
 		if err != nil {
 			return api.Outcome{}, err
 		}
-		v.By, v.Since = "rollback", time.Now()
-		out, err := d.put(ctx, cfg, v, c)
+		e.By, e.Who, e.Why, e.Since = history.ByRollback, c.Who, c.Why, time.Now()
+		out, err := d.put(ctx, cfg, e, c)
 		out.Remarks = remarks
 		return out, err
 	})
 }
 
-// put carries out the plan of cfg and makes it the file in force; if that can't
-// be done all stays as it was.
-func (d *daemon) put(ctx context.Context, cfg *config.Config, v version, c api.Change) (api.Outcome, error) {
+// Confirm keeps the file that is on trial. Who comes too late is told so: then the
+// file before is in force already.
+func (d *daemon) Confirm(ctx context.Context, who string) (api.File, error) {
+	return call(ctx, d, func() (api.File, error) {
+		if d.book.Trial == nil {
+			return api.File{}, &api.Error{Status: http.StatusConflict, Problem: api.Problem{Title: "no file waits to be confirmed: what is in force stays (`weir history`)"}}
+		}
+		trial := d.book
+		if err := d.keepBook(d.book.Confirmed()); err != nil {
+			d.book = trial // a power cut would undo it all the same
+			d.armTrial()
+			return api.File{}, fmt.Errorf("it is not confirmed, as that can't be stored: %w", err)
+		}
+		d.news = true
+		d.log.Info("the file is confirmed", "file", d.inForce().From, "who", who)
+		return d.file(), nil
+	})
+}
+
+// put carries out the plan of cfg and makes e, whose file that is, the entry in
+// force; if that can't be done all stays as it was.
+func (d *daemon) put(ctx context.Context, cfg *config.Config, e history.Entry, c api.Change) (api.Outcome, error) {
 	start := time.Now()
+	if err := d.seenLast(c.Base); err != nil {
+		return api.Outcome{}, err
+	}
+	trial, err := d.trial(c)
+	if err != nil {
+		return api.Outcome{}, err
+	}
 	f, err := d.foresee(ctx, cfg)
 	if err != nil {
 		return api.Outcome{}, err
 	}
 	p := f.plan
-	if err := errors.Join(refusal(p), cuts(c.Session, c.CutMeOff, f.actual, p)); err != nil {
+	if err := errors.Join(refusal(p), cuts(c.Session, trial != nil, "with --confirm 5m it is, and undone after that time unless you come back and say `weir confirm`", f.actual, p)); err != nil {
 		return api.Outcome{}, &api.Error{Status: http.StatusConflict, Problem: api.Problem{Title: err.Error(), Plan: p.String()}}
 	}
 	regroup := cfg.API.Group != d.cfg.API.Group
@@ -114,7 +156,7 @@ func (d *daemon) put(ctx context.Context, cfg *config.Config, v version, c api.C
 		}
 	}
 	before := d.world.house
-	d.cfg, d.force, d.world = cfg, d.force.put(v), f.world
+	d.cfg, d.world = cfg, f.world
 	d.notes = slices.Concat(managers(cfg, f.actual), d.dnsNotes(cfg))
 	d.news, d.asked = true, false // the search domain may be another
 	d.machine.Configure(start, failoverConfig(cfg))
@@ -125,13 +167,14 @@ func (d *daemon) put(ctx context.Context, cfg *config.Config, v version, c api.C
 	}
 	d.turned(start, p, nil)
 	d.wantTurn(settleFor) // what appeared with this turn: ports that moved, addresses of the kernel's
-	d.log.Info("another file is in force", "file", v.From, "by", v.By, "steps", len(p.Steps))
-	err = errors.Join(d.keep(forceFile, d.force), d.store.Put(append(items, d.world.house.since(before)...)...))
+	d.log.Info("another file is in force", "file", e.From, "by", e.By, "who", e.Who, "trial_s", c.ConfirmS, "steps", len(p.Steps))
+	// The numbers that the house gave out first: an entry in force needs them.
+	err = errors.Join(d.store.Put(append(items, d.world.house.since(before)...)...), d.keepBook(d.book.Put(e, trial)))
 	if err != nil {
 		return api.Outcome{}, fmt.Errorf("the file is in force, but will not survive a restart: %w", err)
 	}
 	out, err := outcome(p, true)
-	out.Notes = d.notes
+	out.Notes, out.ConfirmBy = d.notes, d.confirmBy()
 	return out, err
 }
 

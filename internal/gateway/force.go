@@ -1,80 +1,261 @@
 package gateway
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"path/filepath"
 	"slices"
 	"time"
 
 	"weir/internal/api"
 	"weir/internal/config"
+	"weir/internal/history"
+	"weir/internal/state"
 )
 
-// version of a file: what was put in force, by whom and when.
-type version struct {
-	From  string       `json:"from"` // the path, as the user wrote it
-	By    string       `json:"by"`   // run, apply, rollback
-	Since time.Time    `json:"since"`
-	Files []api.Source `json:"files"`
+// historyDir is where the files that were in force are kept, in the state directory.
+const historyDir = "history"
+
+func (d *daemon) folder() history.Folder {
+	return history.Folder(filepath.Join(d.o.StateDir, historyDir))
 }
 
-// force is the file in force and the one before it, as they are stored.
-//
-// The newest word counts: what was applied stays in force through restarts until
-// something else is applied, or the text of the file that `weir run` names is not
-// what it was when a start last took it.
-type force struct {
-	Current  version `json:"current"`
-	Previous version `json:"previous"`
-	// Run is the text that the last start read from the file that `weir run`
-	// names, whether it was put in force then or not.
-	Run []api.Source `json:"run"`
+// inForce is the entry in force.
+func (d *daemon) inForce() history.Entry {
+	e, _ := d.book.Back(0)
+	return e
 }
 
-// start says which version a start with the file run takes, and what is stored
-// from then on. why is for the log: empty if the file is simply the one in force.
-func (f force) start(run version) (next force, why string) {
-	next = f
-	next.Run = run.Files
-	switch {
-	case len(f.Current.Files) == 0:
-		next.Current = run
-	case sameText(run.Files, f.Current.Files):
-		// Keep since and by: nothing changed.
-	case sameText(run.Files, f.Run) && f.Current.By != "run":
-		why = "the file is the one of the last start, and another was put in force since: that one stays"
-	default:
-		next.Previous, next.Current = f.Current, run
-		why = "the file has changed since the last start"
+// keepBook has next known and stored.
+func (d *daemon) keepBook(next history.Book) error {
+	old := d.book
+	d.book = next
+	d.armTrial()
+	return d.folder().Save(old, next, func(f state.Force) error { return d.store.Put(state.KeepForce(f)) })
+}
+
+// chooseFile puts the right file in force for a start: see history.Book.Start.
+func (d *daemon) chooseFile(k state.Force, clock state.Clock) error {
+	book, damage := d.folder().Load(k)
+	for _, what := range damage {
+		d.log.Error("stored state is damaged", "what", what)
+		d.notes = append(d.notes, what)
 	}
-	return next, why
+	d.book = book
+	run := history.Entry{From: d.o.From, By: history.ByRun, Since: d.started, Files: sources(d.o.Files)}
+	next, why := book.Start(run, clock)
+	now, _ := next.Back(0)
+	cfg, diags := config.Parse(files(now.Files)...)
+	if diags.HasErrors() {
+		text := diags.Format(files(now.Files))
+		old, ok := book.InForce()
+		var before *config.Config
+		if ok {
+			before, _ = config.Parse(files(old.Files)...)
+		}
+		if before == nil {
+			return wrongFile(text)
+		}
+		// A slip in the file, found at a reboot, must not cost the house its
+		// network: what worked yesterday goes on.
+		d.log.Error("the file is wrong: what was in force before stays", "file", d.o.From, "in_force", old.From, "since", old.Since, "mistakes", text)
+		d.notes = append(d.notes, "at the start "+d.o.From+" was wrong (`weir check` says how): what was in force before stays")
+		d.cfg = before
+		d.armTrial()
+		return nil
+	}
+	if why != "" {
+		d.log.Info("which file is in force", "file", now.From, "by", now.By, "why", why)
+	}
+	if now.By == history.ByItself || now.By == history.ByLastKnown {
+		d.notes = append(d.notes, why)
+	}
+	d.cfg = cfg
+	if err := d.keepBook(next); err != nil {
+		d.unkept("which file is in force", err)
+	}
+	return nil
 }
 
-// put is f after v was put in force.
-func (f force) put(v version) force {
-	if sameText(v.Files, f.Current.Files) {
-		f.Current.From, f.Current.By, f.Current.Since = v.From, v.By, v.Since
-		return f
+// armTrial has the loop wake when the file in force was to be confirmed by then.
+func (d *daemon) armTrial() {
+	d.trialEnds = time.Time{}
+	if d.book.Trial == nil {
+		return
 	}
-	f.Previous, f.Current = f.Current, v
+	clock, err := state.ReadClock()
+	if err != nil {
+		d.log.Error("how long the file is on trial yet is not known: it is taken back", "err", err)
+	}
+	d.trialEnds = time.Now().Add(max(d.book.Trial.Left(clock), time.Nanosecond))
+}
+
+// endTrial takes the file back that nobody confirmed in time. The kernel follows
+// with the next turn, which is tried until it is done.
+func (d *daemon) endTrial(now time.Time) {
+	tried := d.inForce()
+	next, ok := d.book.Undone(now)
+	if ok {
+		before, _ := next.Back(0)
+		cfg, diags := config.Parse(files(before.Files)...)
+		if ok = !diags.HasErrors(); ok {
+			d.log.Warn("nobody confirmed the file: the one before is in force again", "file", tried.From, "who", tried.Who, "in_force", before.From)
+			d.take(now, cfg)
+			d.notes = append(d.notes, fmt.Sprintf("%s (%s) was not confirmed in time: the file before is in force again", tried.From, tried.Who))
+		}
+	}
+	if !ok {
+		d.log.Error("nobody confirmed the file, and the one before can't be read: it stays", "file", tried.From)
+		d.notes = append(d.notes, tried.From+" was not confirmed in time, but the file before it can't be read any more: it stays")
+		next = d.book.Confirmed()
+	}
+	if err := d.keepBook(next); err != nil {
+		d.unkept("which file is in force", err)
+	}
+	d.news = true
+	d.wantTurn(0)
+}
+
+// take has cfg be what the next turns make of the kernel.
+func (d *daemon) take(now time.Time, cfg *config.Config) {
+	if cfg.API.Group != d.cfg.API.Group {
+		if err := api.Give(d.o.RuntimeDir, cfg.API.Group, d.log); err != nil {
+			d.log.Error("the API's socket stays with its group", "err", err)
+		}
+	}
+	d.cfg, d.notes = cfg, nil
+	d.asked = false // the search domain may be another
+	if err := d.settleHouse(); err != nil {
+		d.log.Error("the house lacks what the file needs", "err", err)
+	}
+	d.machine.Configure(now, failoverConfig(cfg))
+	note, items := d.dropChoice(cfg)
+	if note != "" {
+		d.notes = append(d.notes, note)
+		d.machine.Use(now, "")
+	}
+	if err := d.store.Put(items...); err != nil {
+		d.unkept("that nobody chooses a line any more", err)
+	}
+}
+
+// held is the error of a change while another one waits to be confirmed.
+func (d *daemon) held() error {
+	if d.book.Trial == nil {
+		return nil
+	}
+	e := d.inForce()
+	return &api.Error{Status: http.StatusConflict, Problem: api.Problem{Title: fmt.Sprintf(
+		"%s put %s in force at %s, on trial until %s: `weir confirm` keeps it, `weir rollback` takes it back, and only then comes another change",
+		e.Who, e.From, e.Since.Local().Format(time.TimeOnly), d.trialEnds.Local().Format(time.TimeOnly))}}
+}
+
+// seenLast is the error of a change by somebody who saw another file in force
+// than the one that is now; base is the number of that one, 0 if they don't say.
+func (d *daemon) seenLast(base uint64) error {
+	e := d.inForce()
+	if base == 0 || base == e.ID {
+		return nil
+	}
+	return &api.Error{Status: http.StatusConflict, Problem: api.Problem{Title: fmt.Sprintf(
+		"%s put %s in force meanwhile, at %s: look at the plan again", orSomebody(e.Who), e.From, e.Since.Local().Format(time.TimeOnly))}}
+}
+
+func orSomebody(who string) string {
+	if who == "" {
+		return "somebody"
+	}
+	return who
+}
+
+// trial is how long a change is on trial; nil: it is there to stay.
+func (d *daemon) trial(c api.Change) (*state.Trial, error) {
+	if c.ConfirmS == 0 {
+		return nil, nil
+	}
+	clock, err := state.ReadClock()
+	if err != nil {
+		return nil, errors.Join(errors.New("a trial can't be timed here"), err)
+	}
+	return &state.Trial{Before: d.inForce().ID, Boot: clock.Boot, Until: clock.Up + time.Duration(c.ConfirmS*float64(time.Second))}, nil
+}
+
+func files(fs []history.File) []config.File {
+	out := make([]config.File, len(fs))
+	for i, f := range fs {
+		out[i] = config.File{Name: f.Name, Src: []byte(f.Text)}
+	}
+	return out
+}
+
+func sources(fs []config.File) []history.File {
+	out := make([]history.File, len(fs))
+	for i, f := range fs {
+		out[i] = history.File{Name: f.Name, Text: string(f.Src)}
+	}
+	return out
+}
+
+// said is files as the API has them, and heard the way back.
+func said(fs []history.File) []api.Source {
+	out := make([]api.Source, len(fs))
+	for i, f := range fs {
+		out[i] = api.Source(f)
+	}
+	return out
+}
+
+func heard(src []api.Source) []history.File {
+	out := make([]history.File, len(src))
+	for i, s := range src {
+		out[i] = history.File(s)
+	}
+	return out
+}
+
+// file is the file in force as the API tells it.
+func (d *daemon) file() api.File {
+	f := file(d.inForce())
+	f.ConfirmBy = d.confirmBy()
 	return f
 }
 
-// sameText says whether two versions say the same, whatever their files are called.
-func sameText(a, b []api.Source) bool {
-	return slices.EqualFunc(a, b, func(x, y api.Source) bool { return x.Text == y.Text })
+func file(e history.Entry) api.File {
+	f := api.File{From: e.From, By: e.By, Who: e.Who, Why: e.Why, Since: e.Since}
+	for _, s := range e.Files {
+		f.Names = append(f.Names, s.Name)
+	}
+	return f
 }
 
-func files(src []api.Source) []config.File {
-	out := make([]config.File, len(src))
-	for i, s := range src {
-		out[i] = config.File{Name: s.Name, Src: []byte(s.Text)}
-	}
-	return out
+// confirmBy is when the trial ends, by the wall clock; zero: none is on.
+func (d *daemon) confirmBy() time.Time { return d.trialEnds.Round(0) }
+
+// History asks the loop which files were in force.
+func (d *daemon) History(ctx context.Context) ([]api.Past, error) {
+	return call(ctx, d, func() ([]api.Past, error) {
+		past := []api.Past{}
+		for _, e := range slices.Backward(d.book.Entries) {
+			p := api.Past{File: file(e), Back: len(past)}
+			for _, f := range e.Files {
+				p.Bytes += len(f.Text)
+			}
+			past = append(past, p)
+		}
+		past[0].File = d.file()
+		return past, nil
+	})
 }
 
-func sources(fs []config.File) []api.Source {
-	out := make([]api.Source, len(fs))
-	for i, f := range fs {
-		out[i] = api.Source{Name: f.Name, Text: string(f.Src)}
-	}
-	return out
+// InForce asks the loop for the files that were in force back changes ago.
+func (d *daemon) InForce(ctx context.Context, back int) ([]api.Source, error) {
+	return call(ctx, d, func() ([]api.Source, error) {
+		e, ok := d.book.Back(back)
+		if !ok {
+			return nil, &api.Error{Status: http.StatusNotFound, Problem: api.Problem{Title: fmt.Sprintf("there is no file %d: `weir history` shows those that are kept, 0 is in force", back)}}
+		}
+		return said(e.Files), nil
+	})
 }

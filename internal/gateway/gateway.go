@@ -61,6 +61,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	}
 	srv := &http.Server{
 		Handler:     api.Handler(d),
+		ConnContext: api.Peer,
 		BaseContext: func(net.Listener) context.Context { return ctx },
 		ErrorLog:    slog.NewLogLogger(o.Log.Handler(), slog.LevelWarn),
 	}
@@ -142,8 +143,9 @@ func open(o Options) (_ *daemon, err error) {
 	for _, what := range d.store.Damage() {
 		o.Log.Error("stored state is damaged", "what", what)
 	}
-	d.restore(d.store.Kept())
-	if err := d.chooseFile(); err != nil {
+	k, clock := d.store.Kept(), d.clock()
+	d.restore(k, clock)
+	if err := d.chooseFile(k.Force, clock); err != nil {
 		return nil, err
 	}
 	note, forget := d.dropChoice(d.cfg)
@@ -161,17 +163,22 @@ func open(o Options) (_ *daemon, err error) {
 	return d, nil
 }
 
+// clock is the time at which what is stored is judged.
+func (d *daemon) clock() state.Clock {
+	clock, err := state.ReadClock()
+	if err != nil {
+		d.log.Error("what is stored is judged by the wall clock alone", "err", err)
+		clock.Wall = d.started
+	}
+	return clock
+}
+
 // restore takes in what is stored. What can't be read is lost, and the house goes
 // on without.
-func (d *daemon) restore(k state.Kept) {
+func (d *daemon) restore(k state.Kept, clock state.Clock) {
 	d.world.house = house{ULA: k.ULA, Index: k.Index, LANs: k.LANs, DUID: k.DUID}
 	d.chosen = k.Choice
 	d.world.wans = map[string]wan{}
-	clock, err := state.ReadClock()
-	if err != nil {
-		d.log.Error("stored leases are judged by the wall clock alone", "err", err)
-		clock.Wall = d.started
-	}
 	for name, l := range k.WANs {
 		if l.Holds(clock) {
 			d.world.wans[name] = wan{lease: &l}
@@ -183,47 +190,12 @@ func (d *daemon) restore(k state.Kept) {
 	for _, l := range k.Leases {
 		d.leases[leaseKey{l.LAN, l.Addr}] = l
 	}
-	if err := kept(filepath.Join(d.o.StateDir, forceFile), &d.force); err != nil {
-		d.log.Error("which file was in force is not known any more", "err", err)
-	}
 }
 
 // What is kept in the state directory beside the store.
 const (
-	forceFile  = "file.json"   // the files in force
 	resolvFile = "resolv.json" // what /etc/resolv.conf was
 )
-
-// chooseFile puts the right file in force for a start: see force.
-func (d *daemon) chooseFile() error {
-	run := version{From: d.o.From, By: "run", Since: d.started, Files: sources(d.o.Files)}
-	next, why := d.force.start(run)
-	cfg, diags := config.Parse(files(next.Current.Files)...)
-	if diags.HasErrors() {
-		text := diags.Format(files(next.Current.Files))
-		var old *config.Config
-		if len(d.force.Current.Files) > 0 {
-			old, _ = config.Parse(files(d.force.Current.Files)...)
-		}
-		if old == nil {
-			return wrongFile(text)
-		}
-		// A slip in the file, found at a reboot, must not cost the house its
-		// network: what worked yesterday goes on.
-		d.log.Error("the file is wrong: what was in force before stays", "file", d.o.From, "in_force", d.force.Current.From, "since", d.force.Current.Since, "mistakes", text)
-		d.notes = append(d.notes, "at the start "+d.o.From+" was wrong (`weir check` says how): what was in force before stays")
-		d.cfg = old
-		return nil
-	}
-	if why != "" {
-		d.log.Info("which file is in force", "file", next.Current.From, "by", next.Current.By, "why", why)
-	}
-	d.cfg, d.force = cfg, next
-	if err := d.keep(forceFile, d.force); err != nil {
-		d.unkept("which file is in force", err)
-	}
-	return nil
-}
 
 func wrongFile(mistakes string) error {
 	return &api.Error{Status: http.StatusUnprocessableEntity, Problem: api.Problem{Title: "the file is wrong", Diagnostics: mistakes}}

@@ -17,6 +17,7 @@ import (
 	"weir/internal/desired"
 	"weir/internal/dhcpd"
 	"weir/internal/failover"
+	"weir/internal/history"
 	"weir/internal/kernel"
 	"weir/internal/refused"
 	"weir/internal/state"
@@ -42,11 +43,12 @@ type daemon struct {
 	items   chan []state.Item // to be stored; closed by close
 	stored  chan struct{}     // closed when all of them are; nil: nobody stores
 
-	cfg   *config.Config
-	force force
-	world world
-	notes []string // of the start
-	seen  []string // notes of the last turn's plan
+	cfg       *config.Config
+	book      history.Book // the last entry is cfg
+	trialEnds time.Time    // when it must be confirmed; zero: it is there to stay
+	world     world
+	notes     []string // of the start
+	seen      []string // notes of the last turn's plan
 
 	machine  *failover.Machine
 	adopted  bool             // machine knows what the kernel had in force at the start
@@ -192,9 +194,9 @@ func (d *daemon) loop(ctx context.Context) error {
 	d.machine = failover.New(failoverConfig(d.cfg), begin)
 	d.machine.Use(begin, d.chosen.WAN)
 	d.wantTurn(0)
-	d.log.Info("weir starts", "version", d.o.Version, "gateway", d.cfg.Gateway.Name, "file", d.force.Current.From)
+	d.log.Info("weir starts", "version", d.o.Version, "gateway", d.cfg.Gateway.Name, "file", d.inForce().From)
 	for !d.ended {
-		if err := wake.Set(earlier(earlier(earlier(d.dirty, d.nextTick), earlier(d.nextEnd, d.world.nextWait())), poll)); err != nil {
+		if err := wake.Set(earlier(earlier(earlier(d.dirty, d.nextTick), earlier(d.nextEnd, earlier(d.trialEnds, d.world.nextWait()))), poll)); err != nil {
 			return err
 		}
 		select {
@@ -227,6 +229,9 @@ func (d *daemon) loop(ctx context.Context) error {
 		}
 		if !d.nextEnd.IsZero() && !d.nextEnd.After(time.Now()) {
 			d.syncDNS(ctx)
+		}
+		if now := time.Now(); !d.trialEnds.IsZero() && !d.trialEnds.After(now) {
+			d.endTrial(now)
 		}
 		d.judge(time.Now())
 		if !d.dirty.IsZero() && !d.dirty.After(time.Now()) {

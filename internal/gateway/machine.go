@@ -13,7 +13,7 @@ import (
 
 // cuts is the error of a plan that would cut the ssh session that it is given by,
 // unless that is wanted.
-func cuts(s *api.Session, wanted bool, a plan.Actual, p plan.Plan) error {
+func cuts(s *api.Session, wanted bool, wayOut string, a plan.Actual, p plan.Plan) error {
 	if s == nil || wanted {
 		return nil
 	}
@@ -23,7 +23,7 @@ func cuts(s *api.Session, wanted bool, a plan.Actual, p plan.Plan) error {
 		return fmt.Errorf("an ssh session from %q to %q: these are no addresses", s.Peer, s.Local)
 	}
 	if why := (kernel.Session{Peer: peer, Local: local}).Cut(a, p); why != "" {
-		return fmt.Errorf("not done: %s. Nothing was changed; if you have another way in, add --yes-cut-me-off", why)
+		return fmt.Errorf("not done: %s. Nothing was changed; %s", why, wayOut)
 	}
 	return nil
 }

@@ -25,7 +25,7 @@ func Plan(ctx context.Context, o Options, c *config.Config) (_ api.Outcome, err 
 	if err != nil {
 		return api.Outcome{}, err
 	}
-	d.restore(stored)
+	d.restore(stored, d.clock())
 	d.machine = failover.New(failoverConfig(c), d.started)
 	k, err := kernel.Open(kernel.Options{StateDir: o.StateDir, RuntimeDir: o.RuntimeDir, Log: o.Log})
 	if err != nil {

@@ -21,10 +21,7 @@ func (d *daemon) Status(ctx context.Context) (api.Status, error) {
 		s := status(d.cfg, d.world, d.machine.Status())
 		s.Version, s.Started = d.o.Version, d.started
 		s.Choice = d.choice()
-		s.File = api.File{From: d.force.Current.From, By: d.force.Current.By, Since: d.force.Current.Since}
-		for _, f := range d.force.Current.Files {
-			s.File.Names = append(s.File.Names, f.Name)
-		}
+		s.File = d.file()
 		for i, wan := range s.WANs {
 			if f, ok := d.flows[wan.Name]; ok {
 				s.WANs[i].Flows = &f
@@ -104,11 +101,6 @@ func (d *daemon) resolvers(s *api.Status) {
 			}
 		}
 	}
-}
-
-// InForce asks the loop for the files in force.
-func (d *daemon) InForce(ctx context.Context) ([]api.Source, error) {
-	return call(ctx, d, func() ([]api.Source, error) { return d.force.Current.Files, nil })
 }
 
 // Changed returns a channel that is closed when the status is another one.

@@ -24,7 +24,7 @@ func (d *daemon) turn(ctx context.Context) error {
 		for _, n := range d.notes {
 			d.log.Warn("this machine", "note", n)
 		}
-		if err := cuts(d.o.Session, d.o.CutMeOff, actual, p); err != nil {
+		if err := cuts(d.o.Session, d.o.CutMeOff, "if you have another way in, add --yes-cut-me-off", actual, p); err != nil {
 			return err
 		}
 	}

@@ -39,7 +39,7 @@ func Why(ctx context.Context, o Options, c *config.Config, from, to, protocol st
 	if err != nil {
 		return api.Why{}, err
 	}
-	d.restore(stored)
+	d.restore(stored, d.clock())
 	d.machine = failover.New(failoverConfig(c), d.started)
 	k, err := kernel.Open(kernel.Options{StateDir: o.StateDir, RuntimeDir: o.RuntimeDir, Log: o.Log})
 	if err != nil {

@@ -22,6 +22,7 @@ type Kept struct {
 	Told   map[string][]Told // prefixes that were advertised on a LAN; never nil
 	Leases []Lease           // the clients', by LAN and address
 	Choice Choice            // of a line, by a person; the zero Choice is none
+	Force  Force             // which file is in force; the zero Force: none ever was
 }
 
 // Choice says that new connections are to take a WAN while it works.
@@ -29,6 +30,30 @@ type Choice struct {
 	WAN   string    `json:"wan"`
 	By    string    `json:"by"` // who said so
 	Since time.Time `json:"since"`
+}
+
+// Force says which file is in force; internal/history has the files.
+type Force struct {
+	ID    uint64 `json:"id"`
+	Sum   string `json:"sum"`           // of its text
+	Run   string `json:"run,omitempty"` // of the text that the last start read
+	Trial *Trial `json:"trial,omitempty"`
+}
+
+// Trial is a file that is in force until a time, unless somebody confirms it. It is
+// measured by the boot: another boot ends it, and setting the clock does not.
+type Trial struct {
+	Before uint64        `json:"before"` // the ID of what comes back
+	Boot   string        `json:"boot"`   // Clock.Boot
+	Until  time.Duration `json:"until"`  // Clock.Up
+}
+
+// Left is how long the trial lasts yet; 0 or less: it is over.
+func (t Trial) Left(c Clock) time.Duration {
+	if t.Boot != c.Boot {
+		return 0
+	}
+	return t.Until - c.Up
 }
 
 // Told is a delegated prefix that was advertised on a LAN. At is when that ended;
@@ -69,6 +94,7 @@ const (
 	keyLAN    = "lan"
 	keyDUID   = "duid"
 	keyTold   = "told"
+	keyForce  = "force"
 )
 
 func item(value any, parts ...string) Item {
@@ -90,6 +116,9 @@ func KeepIndex(wan string, index uint8) Item { return item(index, keyIndex, wan)
 
 // KeepChoice keeps what a person chose; nil forgets it.
 func KeepChoice(c *Choice) Item { return item(c, keyChoice) }
+
+// KeepForce keeps which file is in force.
+func KeepForce(f Force) Item { return item(f, keyForce) }
 
 // KeepWAN keeps the lease that a WAN holds; nil forgets it.
 func KeepWAN(wan string, l *Lease4) Item { return item(l, keyWAN, wan) }
@@ -138,6 +167,8 @@ func kept(values map[string]json.RawMessage) (Kept, []string) {
 			}
 		case keyChoice:
 			err = json.Unmarshal(val, &k.Choice)
+		case keyForce:
+			err = json.Unmarshal(val, &k.Force)
 		case keyWAN:
 			var l Lease4
 			if err = json.Unmarshal(val, &l); err == nil {

@@ -1,0 +1,123 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/aymanbagabas/go-udiff"
+	"github.com/spf13/cobra"
+
+	"weir/internal/api"
+)
+
+func historyCmd() *cobra.Command {
+	var (
+		d      dirs
+		asJSON bool
+	)
+	c := &cobra.Command{
+		Use:   "history",
+		Short: "Show which files were in force, when, by whom and why",
+		Long: `Shows which files were in force, the newest first: 0 is in force. "weir diff N" shows what
+has changed since, and "weir rollback N" goes back. About a megabyte of them is kept.`,
+		Example: `  weir history
+  weir diff 2
+  weir rollback 2`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			past, err := d.client().History(c.Context())
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				enc := json.NewEncoder(c.OutOrStdout())
+				enc.SetIndent("", "  ")
+				return enc.Encode(past)
+			}
+			t := newTable("N", "SINCE", "BY", "WHO", "FILE", "WHY")
+			for _, p := range past {
+				why := p.Why
+				if !p.ConfirmBy.IsZero() {
+					why = strings.TrimSpace(why + " (on trial until " + p.ConfirmBy.Local().Format(time.TimeOnly) + ")")
+				}
+				t.row(strconv.Itoa(p.Back), p.Since.Local().Format(time.DateTime), p.By, visible(p.Who), visible(p.From), visible(why))
+			}
+			return t.write(c.OutOrStdout())
+		},
+	}
+	d.runtimeFlag(c)
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON (docs/json.md)")
+	return c
+}
+
+func diffCmd() *cobra.Command {
+	var d dirs
+	c := &cobra.Command{
+		Use:   "diff [N]",
+		Short: "Show what has changed in the file since",
+		Long: `Shows what has changed between the file that was in force N changes ago ("weir history"), 1
+unless it is said, and the one in force now, as diff -u does.`,
+		Example: `  weir diff
+  weir diff 3`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			back := 1
+			if len(args) > 0 {
+				var err error
+				if back, err = changesAgo(args[0], 0); err != nil {
+					return err
+				}
+			}
+			old, err := d.client().InForce(c.Context(), back)
+			if err != nil {
+				return err
+			}
+			now, err := d.client().InForce(c.Context(), 0)
+			if err != nil {
+				return err
+			}
+			return say(c.OutOrStdout(), "%s", unified(back, old, now))
+		},
+	}
+	d.runtimeFlag(c)
+	return c
+}
+
+// changesAgo reads N of the history.
+func changesAgo(s string, least int) (int, error) {
+	n, err := strconv.Atoi(s)
+	if err != nil || n < least {
+		return 0, wrong(fmt.Errorf("%q is no number of changes: %d or more, as `weir history` shows them", s, least))
+	}
+	return n, nil
+}
+
+// unified is what differs, file by file: they are the same by their names.
+func unified(back int, old, now []api.Source) string {
+	text := func(src []api.Source, name string) string {
+		for _, s := range src {
+			if s.Name == name {
+				return s.Text
+			}
+		}
+		return ""
+	}
+	var names []string
+	seen := map[string]bool{}
+	for _, s := range append(append([]api.Source(nil), old...), now...) {
+		if !seen[s.Name] {
+			seen[s.Name], names = true, append(names, s.Name)
+		}
+	}
+	if len(old) == 1 && len(now) == 1 { // the same file, wherever it was read from
+		return udiff.Unified(fmt.Sprintf("%s (%d)", old[0].Name, back), now[0].Name+" (0)", old[0].Text, now[0].Text)
+	}
+	var b strings.Builder
+	for _, n := range names {
+		b.WriteString(udiff.Unified(fmt.Sprintf("%s (%d)", n, back), n+" (0)", text(old, n), text(now, n)))
+	}
+	return b.String()
+}
