@@ -58,7 +58,14 @@ func (f *fake) Leases(context.Context) ([]Lease, error) {
 func (f *fake) Why(_ context.Context, from, to, protocol string) (Why, error) {
 	return Why{From: from, To: to, Protocol: protocol, Ways: []Way{}}, nil
 }
-func (f *fake) InForce(context.Context) ([]Source, error)          { return []Source{{"a.hcl", "x"}}, nil }
+func (f *fake) InForce(_ context.Context, back int) ([]Source, error) {
+	return []Source{{"a.hcl", strings.Repeat("x", back)}}, nil
+}
+func (f *fake) History(context.Context) ([]Past, error) { return []Past{{Back: 0}, {Back: 1}}, nil }
+func (f *fake) Confirm(_ context.Context, who string) (File, error) {
+	_, err := f.ask("confirm by " + who)
+	return File{From: "/etc/a"}, err
+}
 func (f *fake) Plan(_ context.Context, c Change) (Outcome, error)  { return f.ask("plan " + c.From) }
 func (f *fake) Apply(_ context.Context, c Change) (Outcome, error) { return f.ask("apply " + c.From) }
 func (f *fake) Rollback(context.Context, Change) (Outcome, error)  { return f.ask("rollback") }
@@ -80,13 +87,14 @@ func serve(t *testing.T, f *fake) *Client {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &http.Server{Handler: Handler(f)}
+	s := &http.Server{Handler: Handler(f), ConnContext: Peer}
 	go s.Serve(l)
 	t.Cleanup(func() { s.Close() })
 	return NewClient(filepath.Join(dir, SocketName))
 }
 
 func TestEachQuestionReachesTheDaemonAndItsAnswerComesBack(t *testing.T) {
+	me := who(context.WithValue(t.Context(), peerKey{}, uint32(os.Getuid())), "")
 	f := &fake{status: Status{Gateway: "gw", IPv4: Use{WAN: "fiber"}}}
 	c, ctx := serve(t, f), t.Context()
 	if s, err := c.Status(ctx); err != nil || s.Gateway != "gw" || s.IPv4.WAN != "fiber" {
@@ -98,7 +106,7 @@ func TestEachQuestionReachesTheDaemonAndItsAnswerComesBack(t *testing.T) {
 	if w, err := c.Why(ctx, "host.a&b", "[2001:db8::1]:443", "udp"); err != nil || w.From != "host.a&b" || w.To != "[2001:db8::1]:443" || w.Protocol != "udp" {
 		t.Errorf("why: %+v, %v", w, err)
 	}
-	if s, err := c.InForce(ctx); err != nil || len(s) != 1 || s[0].Text != "x" {
+	if s, err := c.InForce(ctx, 3); err != nil || len(s) != 1 || s[0].Text != "xxx" {
 		t.Errorf("file: %+v, %v", s, err)
 	}
 	for _, q := range []struct {
@@ -109,8 +117,14 @@ func TestEachQuestionReachesTheDaemonAndItsAnswerComesBack(t *testing.T) {
 			t.Errorf("%s: %+v, %v", q.want, o, err)
 		}
 	}
-	if u, err := c.Use(ctx, Choice{WAN: "lte", By: "ann"}); err != nil || u.IPv4.WAN != "lte" || u.Choice == nil || u.Choice.By != "ann" {
+	if u, err := c.Use(ctx, Choice{WAN: "lte", By: "ann"}); err != nil || u.IPv4.WAN != "lte" || u.Choice == nil || os.Getuid() == 0 && u.Choice.By != "ann" {
 		t.Errorf("use: %+v, %v", u, err)
+	}
+	if h, err := c.History(ctx); err != nil || len(h) != 2 || h[1].Back != 1 {
+		t.Errorf("history: %+v, %v", h, err)
+	}
+	if f, err := c.Confirm(ctx); err != nil || f.From != "/etc/a" {
+		t.Errorf("confirm: %+v, %v", f, err)
 	}
 	var seen []string
 	if err := c.Refused(ctx, false, func(r Refused) error { seen = append(seen, r.Rule); return nil }); err != nil {
@@ -122,7 +136,7 @@ func TestEachQuestionReachesTheDaemonAndItsAnswerComesBack(t *testing.T) {
 	if err := c.Down(ctx); err != nil {
 		t.Error(err)
 	}
-	if d := cmp.Diff([]string{"plan /etc/a", "apply /etc/a", "rollback", "use lte by ann", "down"}, f.asked); d != "" {
+	if d := cmp.Diff([]string{"plan /etc/a", "apply /etc/a", "rollback", "use lte by ann", "confirm by " + me, "down"}, f.asked); d != "" {
 		t.Error(d)
 	}
 }

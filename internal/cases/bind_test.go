@@ -189,7 +189,7 @@ func TestBIND(t *testing.T) {
 		serial := h.dig(pc.Host, "@172.31.0.1 +short local SOA")
 		edited := strings.Replace(withBIND, `record "www" { cname = "nas" }`, `record "web" { address = "172.31.0.23" }`, 1)
 		h.must(os.WriteFile(h.dir+"/other.hcl", []byte(edited), 0o644))
-		if out, err := h.tell("apply", h.dir+"/other.hcl"); err != nil {
+		if out, err := h.tell("apply", "--yes", h.dir+"/other.hcl"); err != nil {
 			h.Error(err, out)
 		}
 		h.until("the edit", 5*time.Second, func() bool {
@@ -222,7 +222,7 @@ func TestBIND(t *testing.T) {
 
 		// Unsaid it is BIND too; to the forwarder and back.
 		h.must(os.WriteFile(h.dir+"/unsaid.hcl", []byte(unsaidDNS), 0o644))
-		if out, err := h.tell("apply", h.dir+"/unsaid.hcl"); err != nil {
+		if out, err := h.tell("apply", "--yes", h.dir+"/unsaid.hcl"); err != nil {
 			h.Error(err, out)
 		}
 		h.until("zones of the file go", 5*time.Second, func() bool { return h.dig(pc.Host, "@172.31.0.1 +short local MX") == "" })
@@ -231,7 +231,7 @@ func TestBIND(t *testing.T) {
 		}
 		h.must(os.WriteFile(h.dir+"/plain.hcl", []byte(base), 0o644))
 		for _, file := range []string{"plain", "other"} {
-			if out, err := h.tell("apply", h.dir+"/"+file+".hcl"); err != nil {
+			if out, err := h.tell("apply", "--yes", h.dir+"/"+file+".hcl"); err != nil {
 				h.Error(err, out)
 			}
 			want := map[string]string{"plain": "", "other": "10 mail.local."}[file]
@@ -312,7 +312,7 @@ func TestBrokenBIND(t *testing.T) {
 		// Mended, the next file has it.
 		h.sh(h.gw, "umount /usr/sbin/named")
 		h.must(os.WriteFile(h.dir+"/other.hcl", []byte(strings.Replace(unsaidDNS, "[80, 443]", "80", 1)), 0o644))
-		if out, err := h.tell("apply", h.dir+"/other.hcl"); err != nil {
+		if out, err := h.tell("apply", "--yes", h.dir+"/other.hcl"); err != nil {
 			h.Error(err, out)
 		}
 		h.until("BIND answers", 10*time.Second, func() bool {

@@ -86,7 +86,7 @@ func TestASlipCostsNothing(t *testing.T) {
 				h.Errorf("%s: the status does not say that the file is wrong: %v\n%s", name, err, out)
 			}
 			h.write(base)
-			if out, err := h.tell("apply", h.file); err != nil {
+			if out, err := h.tell("apply", "--yes", h.file); err != nil {
 				h.Error(err, out)
 			}
 		}
@@ -107,7 +107,7 @@ func TestAHostIsGivenALeasedAddress(t *testing.T) {
 		h.must(holder.Use(ack))
 		text := strings.Replace(base, "  host \"nas\" {", "  host \"printer\" {\n    mac     = \"02:00:00:00:00:a2\"\n    address = \""+holder.Addr4.String()+"\"\n  }\n  host \"nas\" {", 1)
 		h.write(text)
-		if out, err := h.tell("apply", h.file); err != nil {
+		if out, err := h.tell("apply", "--yes", h.file); err != nil {
 			t.Fatal(err, out)
 		}
 		first := h.lease(host)

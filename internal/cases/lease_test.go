@@ -225,7 +225,7 @@ func TestADamagedLeaseStore(t *testing.T) {
 		// Full: not a byte more.
 		h.sh(h.gw, "dd if=/dev/zero of="+h.dir+"/state/fill bs=1k count=2000 2>/dev/null || true")
 		h.write(strings.Replace(small, "172.31.0.104", "172.31.0.190", 1))
-		_, _ = h.tell("apply", h.file) // what it says of the disk is another matter
+		_, _ = h.tell("apply", "--yes", h.file) // what it says of the disk is another matter
 		told := func() bool { return len(lines(h.log(), "level=ERROR", "no space left on device")) > 0 }
 		for n := 20; n < 60 && !told(); n++ { // the last block of the log has room for some
 			var a netip.Addr

@@ -149,7 +149,7 @@ func TestNoIPv6NoRouter(t *testing.T) {
 		heard.zeros()
 		n := heard.count()
 		h.must(os.WriteFile(h.dir+"/other.hcl", []byte(strings.Replace(base, "[80, 443]", "80", 1)), 0o644))
-		if out, err := h.tell("apply", h.dir+"/other.hcl"); err != nil {
+		if out, err := h.tell("apply", "--yes", h.dir+"/other.hcl"); err != nil {
 			h.Error(err, out)
 		}
 		for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {

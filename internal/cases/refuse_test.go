@@ -36,7 +36,7 @@ allow "ssh" {
 			h.Helper()
 			other := h.dir + "/other.hcl"
 			h.must(os.WriteFile(other, []byte(change(start)), 0o644))
-			cmd := h.weir(append([]string{"apply", other}, more...)...)
+			cmd := h.weir(append([]string{"apply", "--yes", other}, more...)...)
 			cmd.Env = append(os.Environ(), "SSH_CONNECTION="+strings.NewReplacer(":", " ").Replace(ssh.LocalAddr().String()+":"+ssh.RemoteAddr().String()))
 			var out []byte
 			err := h.gw.Do(func() (err error) { out, err = cmd.CombinedOutput(); return err })
@@ -56,7 +56,7 @@ allow "ssh" {
 			if err == nil {
 				h.Errorf("%s: applied:\n%s", name, out)
 			}
-			for _, want := range []string{"172.31.0.50", "eth0", "--yes-cut-me-off"} {
+			for _, want := range []string{"172.31.0.50", "eth0", "--confirm"} {
 				if !strings.Contains(out, want) {
 					h.Errorf("%s: the refusal does not say %q:\n%s", name, want, out)
 				}
@@ -72,8 +72,19 @@ allow "ssh" {
 		if out, err := apply(func(s string) string { return strings.Replace(s, "[80, 443]", "80", 1) }); err != nil {
 			h.Errorf("a harmless change is refused: %v\n%s", err, out)
 		}
-		if out, err := apply(renumber, "--yes-cut-me-off"); err != nil {
-			h.Errorf("said twice: %v\n%s", err, out)
+		// On trial it is done, and undone as nobody comes back to confirm it.
+		if out, err := apply(renumber, "--confirm", "2s"); err != nil {
+			h.Errorf("on trial: %v\n%s", err, out)
+		}
+		h.untilOutBy(pc, "fiber", 20*time.Second)
+		if _, a, _ := pc.Ask(h.Context(), "tcp", netip.Addr{}, at("172.31.0.1:22"), time.Second); a != lab.Answered {
+			h.Errorf("the trial is over, and the gateway does not answer the session's machine: %s", a)
+		}
+		if out, err := apply(renumber, "--confirm", "5m"); err != nil {
+			h.Errorf("on trial again: %v\n%s", err, out)
+		}
+		if out, err := h.tell("confirm"); err != nil {
+			h.Errorf("confirm: %v\n%s", err, out)
 		}
 		other := h.join("other", "")
 		h.must(other.Static(pfx("10.9.0.50/24"), addr("10.9.0.1")))

@@ -161,13 +161,13 @@ func TestTimeAcrossRestarts(t *testing.T) {
 		h.Logf("served again after %v", h.until("the time is served again", 30*time.Second, func() bool { return h.near(pc.Host, "172.31.0.1", exact) }))
 
 		h.write(strings.Replace(base, `address   = ["172.31.0.1/24", "fd00::1/64"]`, `address   = ["172.31.0.1/24", "fd00::1/64", "fd00:9::1/64"]`, 1))
-		_, err := h.tell("apply", h.file)
+		_, err := h.tell("apply", "--yes", h.file)
 		h.must(err)
 		h.must(pc.Static(pfx("fd00:9::50/64"), addr("fd00:9::1")))
 		h.until("a new network is served", 10*time.Second, func() bool { return h.near(pc.Host, "fd00:9::1", exact) })
 
 		h.write(base + "time { serve = false }")
-		_, err = h.tell("apply", h.file)
+		_, err = h.tell("apply", "--yes", h.file)
 		h.must(err)
 		h.until("nobody is served", 10*time.Second, func() bool { _, ok := h.ahead(pc.Host, "172.31.0.1"); return !ok })
 		h.until("the time is known all the same", 30*time.Second, func() bool { st := h.status().Time; return st != nil && st.Synchronised && !st.Served })

@@ -57,6 +57,9 @@ history" shows what was in force, and "weir rollback" goes back.`,
 			if from, err = absolute(args[0]); err != nil {
 				return err
 			}
+			if err := f.check(c); err != nil {
+				return err
+			}
 			ch := api.Change{From: from, Files: sources(files)}
 			p, err := d.client().Plan(c.Context(), ch)
 			if err != nil {
@@ -102,6 +105,9 @@ A file that waits for "weir confirm" is taken back at once.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			var ch api.Change
+			if err := f.check(c); err != nil {
+				return err
+			}
 			if len(args) > 0 {
 				var err error
 				if ch.Back, err = changesAgo(args[0], 1); err != nil {
@@ -145,8 +151,9 @@ func (f *changeFlags) change(ch api.Change) api.Change {
 	return ch
 }
 
-// ask has a person say yes. One who can't be asked has to have said it.
-func (f *changeFlags) ask(c *cobra.Command, what string) error {
+// check finds what is wrong with the flags. Who can't be asked has to have said yes.
+func (f *changeFlags) check(c *cobra.Command) error {
+	in, isFile := c.InOrStdin().(*os.File)
 	switch {
 	case f.confirm < 0:
 		return wrong(fmt.Errorf("--confirm %s: a time to come is needed", f.confirm))
@@ -154,9 +161,16 @@ func (f *changeFlags) ask(c *cobra.Command, what string) error {
 		return nil
 	case f.asJSON:
 		return wrong(errors.New("--json asks nobody: add --yes"))
-	}
-	if in, ok := c.InOrStdin().(*os.File); ok && !onTerminal(in) {
+	case isFile && !onTerminal(in):
 		return wrong(errors.New("nothing was changed: nobody can be asked, as the input is no terminal; add --yes"))
+	}
+	return nil
+}
+
+// ask has a person say yes.
+func (f *changeFlags) ask(c *cobra.Command, what string) error {
+	if f.yes {
+		return nil
 	}
 	fmt.Fprintf(c.ErrOrStderr(), "%s [y/N] ", what)
 	said := make(chan string, 1)

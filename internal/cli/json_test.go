@@ -32,6 +32,7 @@ func TestDocumentedJSON(t *testing.T) {
 	for title, shape := range map[string]reflect.Type{
 		"weir status":                reflect.TypeFor[api.Status](),
 		"weir use":                   reflect.TypeFor[api.Used](),
+		"weir history":               reflect.TypeFor[[]api.Past](),
 		"weir leases":                reflect.TypeFor[[]api.Lease](),
 		"weir why":                   reflect.TypeFor[api.Why](),
 		"weir log":                   reflect.TypeFor[api.Refused](),
@@ -112,6 +113,10 @@ func inType(at string, t reflect.Type, paths map[string]bool) {
 		for f := range t.Fields() {
 			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 			if name == "-" || !f.IsExported() {
+				continue
+			}
+			if f.Anonymous && name == "" { // its fields are printed as the outer one's
+				inType(at, f.Type, paths)
 				continue
 			}
 			if name == "" {

@@ -14,6 +14,9 @@ import (
 func printStatus(w io.Writer, s api.Status, now time.Time) error {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "%s, up %s, by %s (%s, %s ago)\n", s.Gateway, age(now, s.Started), s.File.From, s.File.By, age(now, s.File.Since))
+	if at := s.File.ConfirmBy; !at.IsZero() {
+		fmt.Fprintf(&b, "The file is on trial until %s, %s: `weir confirm` keeps it, else the one before is in force again.\n", at.Local().Format(time.TimeOnly), in(now, at))
+	}
 	if s.Turn.Error != "" {
 		fmt.Fprintf(&b, "\nThe kernel is not as the file wants it, tried again %s:\n  %s\n", in(now, s.Turn.Retry), strings.ReplaceAll(s.Turn.Error, "\n", "\n  "))
 	}

@@ -30,10 +30,13 @@ func (d *daemon) inForce() history.Entry {
 
 // keepBook has next known and stored.
 func (d *daemon) keepBook(next history.Book) error {
-	old := d.book
 	d.book = next
 	d.armTrial()
-	return d.folder().Save(old, next, func(f state.Force) error { return d.store.Put(state.KeepForce(f)) })
+	err := d.folder().Save(d.saved, next, func(f state.Force) error { return d.store.Put(state.KeepForce(f)) })
+	if err == nil {
+		d.saved = next
+	}
+	return err
 }
 
 // chooseFile puts the right file in force for a start: see history.Book.Start.
@@ -43,7 +46,7 @@ func (d *daemon) chooseFile(k state.Force, clock state.Clock) error {
 		d.log.Error("stored state is damaged", "what", what)
 		d.notes = append(d.notes, what)
 	}
-	d.book = book
+	d.book, d.saved = book, book
 	run := history.Entry{From: d.o.From, By: history.ByRun, Since: d.started, Files: sources(d.o.Files)}
 	next, why := book.Start(run, clock)
 	now, _ := next.Back(0)

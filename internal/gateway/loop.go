@@ -45,6 +45,7 @@ type daemon struct {
 
 	cfg       *config.Config
 	book      history.Book // the last entry is cfg
+	saved     history.Book // as it is on disk
 	trialEnds time.Time    // when it must be confirmed; zero: it is there to stay
 	world     world
 	notes     []string // of the start
