@@ -652,7 +652,32 @@ dns {
     # Later: secret_file.
   }
 
-  # Later: log, block_list { }.
+  # Names that are not resolved: whoever asks is told that there is no such name (NXDOMAIN; from
+  # weir's own resolver with EDE 15, Blocked). Names of the house are never blocked.
+  block_list "ads" {
+    # Where they come from: URLs, and files by their whole path, which are looked at every ten
+    # seconds. A line is ADDRESS NAME as in hosts, a name, *.NAME with all below it, ||NAME^
+    # likewise, @@||NAME^ for what is let through, or NAME CNAME . as in a response policy zone. At
+    # most 64 MB and two million names.
+    # Text, 1 to 2000 bytes; one or a list. Required. Source: hosts(5), names, Adblock Plus, RPZ.
+    source = "https://lists.example.org/hosts"
+
+    # How often URLs are asked for something newer; a little sooner, so that not all houses ask at
+    # once. What was had last stays in the state directory and in force until there is something
+    # better.
+    # Time, 1h to 30d. Unsaid: 1d. Source: RFC 9110, 13.
+    refresh = "1d"
+
+    # Domains that this list does not block, with all below them.
+    # Domain; one or a list. Unsaid: none. Source: rpz-passthru.
+    # allow = "cdn.example.com"
+
+    # Whose questions it is for. The gateway's own are never blocked.
+    # Name: lan.NAME, lan; one or a list. Unsaid: every LAN.
+    # lan = lan.home
+  }
+
+  # Later: log.
 }
 
 # The time, by chrony, which weir runs. Without it (Debian: chrony) on the machine weir says so, and

@@ -26,6 +26,9 @@ type Status struct {
 	LANs     []LAN     `json:"lans"`             // in file order
 	Forwards []Forward `json:"forwards"`         // in file order
 	Time     *Time     `json:"time,omitempty"`   // left out: nobody keeps it
+
+	BlockLists []BlockList `json:"block_lists,omitempty"` // in file order
+
 	Services []Service `json:"services"`
 	Notes    []string  `json:"notes,omitempty"` // what is worth knowing and stops nothing
 }
@@ -208,6 +211,16 @@ type TimeSource struct {
 	Stratum  int      `json:"stratum"`
 	Reach    int      `json:"reach"` // the last eight requests as bits, the latest lowest
 	BehindMS *float64 `json:"behind_ms,omitempty"`
+}
+
+// BlockList is names that are not resolved.
+type BlockList struct {
+	Name    string    `json:"name"`
+	LANs    []string  `json:"lans"`             // whose questions it is for
+	Names   int       `json:"names"`            // that are blocked; one with all below it counts once
+	Skipped int       `json:"skipped"`          // rules of its sources that say nothing to DNS
+	Updated time.Time `json:"updated,omitzero"` // when it was last found to be what its sources have; left out: never
+	Error   string    `json:"error,omitempty"`  // what of its sources could not be had; what was had before stays in force
 }
 
 // Service is a child process of the daemon.

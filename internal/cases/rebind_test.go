@@ -24,7 +24,7 @@ func rebinding(t *testing.T, engine, zone string) {
 		pc := h.join("pc", "", "172.31.0.50/24", "fd00::50/64")
 		h.must(os.MkdirAll(h.dir+"/state", 0o700))
 		h.must(os.WriteFile(h.dir+"/state/root-anchors", []byte(h.RootAnchors()), 0o600))
-		text := base + "dns {\n  engine = \"" + engine + "\"\n" + zone + "  private_domain = \"plex.direct\"\n}\n"
+		text := unsaidDNS + "dns {\n  engine = \"" + engine + "\"\n" + zone + "  private_domain = \"plex.direct\"\n}\n"
 		h.start(text)
 		h.untilOutBy(pc, "fiber", 20*time.Second)
 		ask := func(q string) string { return h.dig(pc.Host, "@172.31.0.1 "+q) }

@@ -30,6 +30,7 @@ func printStatus(w io.Writer, s api.Status, now time.Time) error {
 	lans(&b, s)
 	forwards(&b, s)
 	clock(&b, s.Time, now)
+	blockLists(&b, s, now)
 	services(&b, s, now)
 	for _, n := range s.Notes {
 		fmt.Fprintf(&b, "note: %s\n", n)
@@ -191,6 +192,22 @@ func off(ms *float64) string {
 		d = d.Round(time.Second)
 	}
 	return fmt.Sprintf("%s %s", d, way)
+}
+
+func blockLists(w io.Writer, s api.Status, now time.Time) {
+	if len(s.BlockLists) == 0 {
+		return
+	}
+	fmt.Fprintln(w)
+	t := newTable("BLOCK LIST", "FOR", "NAMES", "RENEWED", "")
+	for _, l := range s.BlockLists {
+		renewed := "never"
+		if !l.Updated.IsZero() {
+			renewed = age(now, l.Updated) + " ago"
+		}
+		t.row(l.Name, strings.Join(l.LANs, " "), fmt.Sprint(l.Names), renewed, l.Error)
+	}
+	_ = t.write(w)
 }
 
 func services(w io.Writer, s api.Status, now time.Time) {

@@ -32,8 +32,9 @@ func TestStatusText(t *testing.T) {
 		Forwards: []api.Forward{{Name: "web", Protocol: []string{"tcp"}, Port: []string{"80", "443"}, To: []string{"172.31.0.23"}, Answers: []string{"203.0.113.10 by lte"}}, {Name: "ssh", Protocol: []string{"tcp"}, Port: []string{"22"}, To: []string{"172.31.0.24"}}},
 		Time: &api.Time{Synchronised: true, SetsClock: true, Served: true, Source: "ntp.se", Stratum: 2, BehindMS: f(-0.0215), Updated: ago(31 * time.Second),
 			Sources: []api.TimeSource{{Name: "ntp.se", State: "selected"}, {Name: "any.time.nl", State: "wrong"}}},
-		Services: []api.Service{{Name: "dns", State: "running", Since: ago(75 * time.Hour)}, {Name: "dhcpd", State: "starting", Restarts: 2, LastError: "panic: x"}},
-		Notes:    []string{"lan home and wan fiber hold 172.31.0.0/24"},
+		Services:   []api.Service{{Name: "dns", State: "running", Since: ago(75 * time.Hour)}, {Name: "dhcpd", State: "starting", Restarts: 2, LastError: "panic: x"}},
+		Notes:      []string{"lan home and wan fiber hold 172.31.0.0/24"},
+		BlockLists: []api.BlockList{{Name: "ads", LANs: []string{"home"}, Names: 183422, Updated: now.Add(-3 * time.Hour)}, {Name: "games", LANs: []string{"children"}, Error: "get https://x.example/y: the server says 404 Not Found"}},
 	}
 	want := `gw, up 3d3h, by /etc/weir/gateway.hcl (apply, 2h0m ago)
 
@@ -62,6 +63,10 @@ ssh      tcp 22      172.31.0.24  nothing now
 
 Time: by ntp.se, stratum 2, heard 31s ago, served to the LANs; the clock is 22µs ahead.
 any.time.nl says another time than most, and is not believed.
+
+BLOCK LIST  FOR       NAMES   RENEWED
+ads         home      183422  3h0m ago
+games       children  0       never     get https://x.example/y: the server says 404 Not Found
 
 SERVICE  STATE     FOR   RESTARTS
 dns      running   3d3h  0

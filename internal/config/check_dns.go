@@ -34,6 +34,19 @@ func (c *Config) NeedsBIND() bool {
 func dnsOf(n *node) DNS {
 	d := DNS{Engine: one[string](n, "engine"), Upstream: list[Server](n, "upstream"), Validate: one[bool](n, "validate")}
 	d.Client, d.PrivateDomain = list[netip.Prefix](n, "client"), list[string](n, "private_domain")
+	for _, ln := range n.all("block_list") {
+		b := BlockList{
+			Name: ln.label, Pos: ln.pos(), Source: list[string](ln, "source"), Refresh: one[time.Duration](ln, "refresh"), Allow: list[string](ln, "allow"),
+		}
+		for _, p := range list[Place](ln, "lan") {
+			if p.Ref.Name == "" { // lan alone is all of them
+				b.LAN = nil
+				break
+			}
+			b.LAN = append(b.LAN, p.Ref.Name)
+		}
+		d.BlockLists = append(d.BlockLists, b)
+	}
 	for _, zn := range n.all("zone") {
 		z := Zone{Name: zn.label, Pos: zn.pos(), Forward: list[Server](zn, "forward"), TTL: one[time.Duration](zn, "ttl")}
 		s := zn.child("soa")
@@ -122,6 +135,11 @@ func (c *checker) checkDNS(h *house) {
 	}
 	for _, it := range n.items("client") {
 		c.checkClient(h, it)
+	}
+	lists := n.all("block_list")
+	c.onceEach(lists, "")
+	for _, ln := range lists {
+		c.checkBlockList(ln)
 	}
 	keys := n.all("key")
 	c.onceEach(keys, "")

@@ -403,6 +403,17 @@ type DNS struct {
 
 	Client        []netip.Prefix // who may ask; nil: the LANs
 	PrivateDomain []string       // may point into the house; lower case, no trailing dot
+	BlockLists    []BlockList
+}
+
+// BlockList is names that are not resolved.
+type BlockList struct {
+	Name    string
+	Pos     Pos
+	Source  []string // URLs, and whole paths
+	Refresh time.Duration
+	Allow   []string // lower case, no trailing dot
+	LAN     []string // nil: every LAN
 }
 
 // Zone is a zone of BIND's.

@@ -29,7 +29,22 @@ var dnsBlock = &block{
 					doc: "Types of records."},
 			}, laterKeys("secret_file")...),
 		},
-		laterBlock("block_list", []string{"source", "refresh", "allow", "lan"}),
+		blockListBlock,
+	},
+}
+
+var blockListBlock = &block{
+	name: "block_list", label: labelName, maxName: 40, example: "ads",
+	doc: "Names that are not resolved: whoever asks is told that there is no such name (NXDOMAIN; from weir's own resolver with EDE 15, Blocked). Names of the house are never blocked.",
+	keys: []*key{
+		{name: "source", typ: typeText, min: 1, max: 2000, list: true, required: true, example: `"https://lists.example.org/hosts"`, source: "hosts(5), names, Adblock Plus, RPZ",
+			doc: "Where they come from: URLs, and files by their whole path, which are looked at every ten seconds. A line is ADDRESS NAME as in hosts, a name, *.NAME with all below it, ||NAME^ likewise, @@||NAME^ for what is let through, or NAME CNAME . as in a response policy zone. At most 64 MB and two million names."},
+		{name: "refresh", typ: typeDuration, min: hour, max: 30 * day, def: `"1d"`, source: "RFC 9110, 13",
+			doc: "How often URLs are asked for something newer; a little sooner, so that not all houses ask at once. What was had last stays in the state directory and in force until there is something better."},
+		{name: "allow", typ: typeDomain, list: true, unsaid: "none", example: `"cdn.example.com"`, source: "rpz-passthru",
+			doc: "Domains that this list does not block, with all below them."},
+		{name: "lan", typ: typeRef, list: true, kinds: []Kind{KindLAN}, unsaid: "every LAN", example: `lan.home`,
+			doc: "Whose questions it is for. The gateway's own are never blocked."},
 	},
 }
 

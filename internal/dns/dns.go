@@ -40,6 +40,9 @@ type Config struct {
 	// Private are the domains that may point into the house; no trailing dot.
 	Private []string
 
+	// Lists are names that are not resolved.
+	Lists []List
+
 	// Upstreams are the file's; empty: those of Lines are asked.
 	Upstreams []Server
 
@@ -54,6 +57,14 @@ type Config struct {
 	// Sockets are all that are served. Their files come with the message, in
 	// this order, for those that are Passed; the others the worker has already.
 	Sockets []Socket
+}
+
+// List is names that are not resolved for some clients.
+type List struct {
+	Name    string
+	File    string // a name a line; "*.": what is below it, "!": it is let through
+	Version string // another one: the file is
+	Clients []netip.Prefix
 }
 
 // LAN is a network of the house, as far as names are concerned.
@@ -116,6 +127,7 @@ type Report struct {
 	Refused   uint64 // from outside the clients' networks
 	Dropped   uint64 // too many at once
 	Rebinding uint64 // answers that pointed into the house
+	Blocked   uint64 // by lists
 	Upstreams []UpstreamReport
 }
 

@@ -21,12 +21,13 @@ const (
 
 // service answers questions: the house's own by Zone, the rest by the forwarder.
 type service struct {
-	log  *slog.Logger
-	fwd  *forwarder
-	zone atomic.Pointer[Zone]
-	from atomic.Pointer[[]netip.Prefix] // clients
+	log   *slog.Logger
+	fwd   *forwarder
+	zone  atomic.Pointer[Zone]
+	from  atomic.Pointer[[]netip.Prefix] // clients
+	lists atomic.Pointer[lists]
 
-	queries, fromCache, refused, dropped, rebinding atomic.Uint64
+	queries, fromCache, refused, dropped, rebinding, blocked atomic.Uint64
 
 	waiting quota // questions
 	conns   quota // TCP connections
@@ -44,6 +45,7 @@ func newService(ctx context.Context, log *slog.Logger) *service {
 	s.fwd.pointsInside = s.pointsInside
 	s.zone.Store(NewZone(Config{Gateway: "gw", Domain: "home.arpa"}, 1))
 	s.from.Store(new([]netip.Prefix))
+	s.lists.Store(new(lists))
 	return s
 }
 
@@ -51,6 +53,7 @@ func newService(ctx context.Context, log *slog.Logger) *service {
 func (s *service) configure(c Config, now time.Time) {
 	s.zone.Store(NewZone(c, uint32(now.Unix())))
 	s.from.Store(&c.Clients)
+	s.takeLists(c.Lists)
 	s.fwd.use(c.upstreams(), c.Via)
 }
 
@@ -119,10 +122,14 @@ func (s *service) begin(wire []byte, client netip.Addr, tcp bool) (reply []byte,
 	if !r.RecursionDesired {
 		return s.answer(r, answerCode(dns.RcodeRefused)), nil
 	}
+	if list, yes := s.lists.Load().blocking(client, q.Name); yes {
+		s.blocked.Add(1)
+		return s.answer(r, blocked(q.Name, list)), nil
+	}
 	k := key{name: dns.CanonicalName(q.Name), rrtype: q.Qtype, class: q.Qclass, do: opt != nil && opt.Do(), cd: r.CheckingDisabled}
 	if out, ok := s.fwd.cached(k); ok {
 		s.fromCache.Add(1)
-		return s.answer(r, out), nil
+		return s.answer(r, s.filtered(client, q.Name, out)), nil
 	}
 	if !s.waiting.enter(client) {
 		s.dropped.Add(1)
@@ -136,7 +143,7 @@ func (s *service) begin(wire []byte, client netip.Addr, tcp bool) (reply []byte,
 			return nil
 		}
 		out.msg = out.msg.Copy() // others wait for the same
-		return s.answer(r, out)
+		return s.answer(r, s.filtered(client, q.Name, out))
 	}
 }
 

@@ -237,6 +237,7 @@ func FuzzServe(f *testing.F) {
 		s := &service{log: slog.New(slog.DiscardHandler), fwd: newForwarder(context.Background(), slog.New(slog.DiscardHandler)), waiting: quota{max: 1, each: 1}}
 		z := NewZone(house(), 1)
 		s.zone.Store(z)
+		s.lists.Store(new(lists))
 		all := prefixes("0.0.0.0/0")
 		s.from.Store(&all)
 		reply := s.serveOne(wire, "192.0.2.1", false)

@@ -62,7 +62,7 @@ func (s *service) report(ctx context.Context, c *worker.Conn) {
 		case <-tick.C:
 			r := Report{
 				Queries: s.queries.Load(), Cached: s.fromCache.Load(), Refused: s.refused.Load(),
-				Dropped: s.dropped.Load(), Rebinding: s.rebinding.Load(), Upstreams: s.fwd.report(),
+				Dropped: s.dropped.Load(), Rebinding: s.rebinding.Load(), Blocked: s.blocked.Load(), Upstreams: s.fwd.report(),
 			}
 			if r.equal(last) {
 				continue
@@ -77,7 +77,7 @@ func (s *service) report(ctx context.Context, c *worker.Conn) {
 
 func (r Report) equal(o Report) bool {
 	return r.Queries == o.Queries && r.Cached == o.Cached && r.Refused == o.Refused && r.Dropped == o.Dropped &&
-		r.Rebinding == o.Rebinding && slices.Equal(r.Upstreams, o.Upstreams)
+		r.Rebinding == o.Rebinding && r.Blocked == o.Blocked && slices.Equal(r.Upstreams, o.Upstreams)
 }
 
 type closer interface{ Close() error }

@@ -19,6 +19,7 @@ func (d *daemon) sync(ctx context.Context) {
 	d.syncDHCPD(ctx)
 	d.syncDHCPD6(ctx)
 	d.syncRA(ctx)
+	d.syncLists(ctx)
 	d.syncDNS(ctx)
 	d.syncTime(ctx)
 	d.syncRefused(ctx)
@@ -55,6 +56,9 @@ func (d *daemon) services() []*service {
 	}
 	if d.time != nil {
 		out = append(out, d.time.service)
+	}
+	if d.lists != nil {
+		out = append(out, d.lists.service)
 	}
 	if d.reader != nil {
 		out = append(out, d.reader)

@@ -78,6 +78,7 @@ type daemon struct {
 	changing  bool         // from one of them to the other
 	engine    engine       // which one it is to be
 	time      *timeKeeper
+	lists     *listKeeper              // of names that are not resolved; nil: the file has none
 	reader    *service                 // of what the firewall refuses
 	refused   *refused.Log             // safe for any goroutine
 	leases    map[leaseKey]state.Lease // the LANs' clients', the ended ones too

@@ -30,6 +30,7 @@ func (d *daemon) Status(ctx context.Context) (api.Status, error) {
 		d.lanNews(&s)
 		d.resolvers(&s)
 		s.Time = d.statusTime()
+		d.blockLists(&s)
 		s.Turn = d.turns
 		for _, v := range d.services() {
 			s.Services = append(s.Services, v.status())

@@ -174,6 +174,7 @@ func (d *daemon) syncDNS(ctx context.Context) {
 			d.changeEngine(ctx)
 			return
 		case err == nil:
+			bind.Lists = d.namedLists(d.cfg)
 			d.syncNamed(ctx, bind, notes)
 			return
 		case !errors.Is(err, named.ErrMissing):
@@ -191,6 +192,7 @@ func (d *daemon) syncDNS(ctx context.Context) {
 	s := d.dns
 	s.mu.Lock()
 	s.want = dnsConfig(d.cfg, d.world, d.far, leasedNames(leases))
+	s.want.Lists = d.dnsLists(d.cfg, d.world.state(d.cfg))
 	s.addrs = dnsAddrs(d.cfg, d.world.state(d.cfg))
 	s.mu.Unlock()
 	if !first {

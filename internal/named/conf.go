@@ -42,23 +42,8 @@ func Conf(c Config) (string, error) {
 	if err := w.options(c); err != nil {
 		return "", err
 	}
-	for _, z := range zones {
-		w.served(c, z)
-	}
-	for _, z := range c.Zones {
-		if len(z.Forward) > 0 {
-			w.line("zone %q { type forward; forward only; forwarders { %s}; };", z.Name, servers(z.Forward))
-		}
-	}
-	for _, z := range policyZones(c) {
-		w.line("zone %q { type primary; file %q; allow-query { none; }; };", spoken(z.name), filepath.Join(c.Dir, z.file))
-	}
-	for _, name := range empty(c, zones) {
-		file := emptyFile
-		if name == "localhost." {
-			file = localhostFile
-		}
-		w.line("zone %q { type primary; file %q; };", strings.TrimSuffix(name, "."), filepath.Join(c.Dir, file))
+	for i, v := range views(c) {
+		w.view(c, v, i == 0, zones)
 	}
 	return w.b.String(), nil
 }
@@ -154,7 +139,9 @@ func (w *conf) options(c Config) error {
 	if len(c.Upstreams) > 0 {
 		w.line("forward only; forwarders { %s};", servers(c.Upstreams))
 	}
-	w.policy()
+	if vs := views(c); len(vs) == 1 {
+		w.policy(vs[0])
+	}
 	unsigned := []string{}
 	for _, z := range c.Zones {
 		if len(z.Forward) > 0 {

@@ -70,8 +70,20 @@ func office() Config {
 	return c
 }
 
+// listed is a house with lists: one for all, and one for some.
+func listed() Config {
+	c := reference()
+	c.LANs = append(c.LANs, LAN{Name: "guest", Addrs: []netip.Prefix{pfx("10.0.9.1/24")}}, LAN{Name: "things", Addrs: []netip.Prefix{pfx("10.0.8.1/24")}})
+	c.Zones = []Zone{{Name: "branch.example", Forward: []netip.AddrPort{at("10.9.0.1:53")}}}
+	c.Lists = []List{
+		{Name: "ads", File: "/var/lib/weir/named/lists/ads.rpz", Version: "a1", LANs: []string{"home", "guest"}},
+		{Name: "games", File: "/var/lib/weir/named/lists/games.rpz", Version: "b2", LANs: []string{"guest"}},
+	}
+	return c
+}
+
 func TestGolden(t *testing.T) {
-	for name, c := range map[string]Config{"reference": reference(), "office": office()} {
+	for name, c := range map[string]Config{"reference": reference(), "office": office(), "lists": listed()} {
 		t.Run(name, func(t *testing.T) {
 			text, err := Conf(c)
 			if err != nil {

@@ -49,6 +49,15 @@ type Config struct {
 	Keys  []Key  // who else may update
 
 	Private []string // domains that may point into the house; no trailing dot
+	Lists   []List   // names that are not resolved
+}
+
+// List is names that are not resolved: a response policy zone.
+type List struct {
+	Name    string
+	File    string   // absolute; anybody can read it
+	Version string   // another one: the file is
+	LANs    []string // whose questions it is for
 }
 
 // LAN is a network of the house: its devices are answered, on the gateway's

@@ -13,11 +13,13 @@ import (
 )
 
 // Response policy zones (RPZ; draft-vixie-dnsop-dns-rpz) that are made here. An
-// answer meets them in this order, and the first that says something about it
-// decides.
+// answer meets them in this order, with the lists after the first, and the first
+// that says something about it decides.
 const (
-	trustedZone = "trusted.weir." // names that may have any address
+	houseZone   = "house.weir."   // the house's own names, which nothing is done to
+	privateZone = "private.weir." // names that may have any address
 	rebindZone  = "rebind.weir."  // addresses that no other name may have
+	listZone    = ".list.weir."   // behind a list's name
 )
 
 // policyZone is a response policy zone, with the file that is its own.
@@ -26,18 +28,13 @@ type policyZone struct {
 	records    []string
 }
 
-// policyZones are the response policy zones of a configuration, in their order.
+// policyZones are the response policy zones that are made of a configuration.
 func policyZones(c Config) []policyZone {
 	return []policyZone{
-		{trustedZone, "trusted.rpz", passing(c)},
+		{houseZone, "house.rpz", passing(ownDomains(c))},
+		{privateZone, "private.rpz", passing(privateDomains(c))},
 		{rebindZone, "rebind.rpz", rebinding(c)},
 	}
-}
-
-// policy puts the zones in force: also where an answer is signed and the client
-// would see that it was changed. What a name decides is not looked up first.
-func (w *conf) policy() {
-	w.line("response-policy { zone %q; zone %q; } break-dnssec yes qname-wait-recurse no min-update-interval 0;", spoken(trustedZone), spoken(rebindZone))
 }
 
 // text is the zone's file. It is the old one, with its serial number, if that
@@ -50,18 +47,35 @@ func (z policyZone) text(old string, serial uint32) string {
 	return fmt.Sprintf("$TTL 60\n@ SOA localhost. nobody.invalid. %d 3600 1200 604800 60\n%s", serial, body)
 }
 
-// passing says that the house's own names, those of whom it forwards to, and the
-// file's private domains may have any address.
-func passing(c Config) (out []string) {
-	names := []string{absolute(c.Domain), "localhost."}
+// ownDomains are those that are served here.
+func ownDomains(c Config) []string {
+	out := []string{absolute(c.Domain), "localhost."}
 	for _, z := range c.Zones {
-		names = append(names, absolute(z.Name))
+		if len(z.Forward) == 0 {
+			out = append(out, absolute(z.Name))
+		}
+	}
+	return out
+}
+
+// privateDomains are those whose owners are believed: they are forwarded to, or
+// the file says so.
+func privateDomains(c Config) (out []string) {
+	for _, z := range c.Zones {
+		if len(z.Forward) > 0 {
+			out = append(out, absolute(z.Name))
+		}
 	}
 	for _, n := range c.Private {
-		names = append(names, absolute(n))
+		out = append(out, absolute(n))
 	}
-	slices.Sort(names)
-	for _, n := range slices.Compact(names) {
+	return out
+}
+
+// passing lets names through as they are.
+func passing(domains []string) (out []string) {
+	slices.Sort(domains)
+	for _, n := range slices.Compact(domains) {
 		if n == "." { // everything is forwarded to somebody who is believed
 			out = append(out, "* CNAME rpz-passthru.")
 			continue

@@ -88,7 +88,7 @@ func (p *process) listen(from io.Reader, log *slog.Logger) (last string) {
 			}
 		case "warning":
 			switch level = slog.LevelWarn; {
-			case strings.HasPrefix(text, "managed-keys-zone: "):
+			case strings.HasPrefix(text, "managed-keys-zone"):
 				level = slog.LevelInfo // that no line works yet, and each new anchor
 			case strings.HasPrefix(text, "checkhints: "):
 				level = slog.LevelDebug // the root's servers move now and then, and it goes on by those of today
