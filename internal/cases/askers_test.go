@@ -146,7 +146,7 @@ func TestNamesOverTLSGoOn(t *testing.T) {
 		h.sh(h.gw, "mount --bind "+h.dir+"/authorities /etc/ssl/certs/ca-certificates.crt")
 		begun := map[string]*atomic.Int64{"fiber": h.serveTLS(fiber, cert), "lte": h.serveTLS(lte, cert)}
 		pc := h.join("pc", "", "172.31.0.50/24", "fd00::50/64")
-		h.start(base + "\ndns {\n  engine   = \"forward\"\n  upstream = \"tls://9.9.9.9#dns.example\"\n}\n")
+		h.start(unsaidDNS + "\ndns {\n  engine   = \"forward\"\n  upstream = \"tls://9.9.9.9#dns.example\"\n}\n")
 		h.untilOutBy(pc, "fiber", 20*time.Second)
 		ask := h.txt(pc, func(n int) string { return fmt.Sprintf("n%d.example.net", n) })
 		h.until("names are had over TLS", 20*time.Second, func() bool { return ask(0) == "fiber" })

@@ -572,6 +572,12 @@ func TestSaboteur(t *testing.T) {
 	if *onlyStage != "" {
 		return
 	}
+	for _, s := range delegatedSaboteurs { // in tests of their own
+		for _, d := range s.red {
+			delete(never, d)
+		}
+	}
+	delete(never, "time/home")
 	for d := range never {
 		t.Errorf("no saboteur turns %s red", d)
 	}
