@@ -114,7 +114,7 @@ func TestPromisesCanBreak(t *testing.T) {
 					tr.cfg = s.cfg
 				}
 				if strings.HasPrefix(tr.name, "a day") {
-					tr.play = func(h *house) int { return h.evenings(3 * time.Hour) }
+					tr.play = func(h *house) int { return h.evenings(3*time.Hour, tr.act) }
 				}
 				for n := range 60 {
 					if h := tr.run(uint64(*first+100_000*i+n), s.do); len(h.broken) > 0 {
