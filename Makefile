@@ -78,10 +78,12 @@ deb: bin/weir
 	bin/weir completion fish > dist/completion/weir.fish
 	GOARCH="$$($(GO) env GOARCH)" VERSION='$(VERSION)' $(GO) run $(NFPM) package -f packaging/nfpm.yaml -p deb -t dist/
 
-# Beside a plain nftables router, in one run; then what a turn of the loop and reading a file take.
+# Beside a plain nftables router, in one run; then what a turn of the loop and reading a file take; then BIND, beside a
+# configuration written by hand.
 bench: bin/weir | tools-nft
 	$(GO) run ./test/bench bin/weir
 	$(GO) test -run '^$$' -bench . ./internal/...
+	WEIR_BENCH=1 $(GO) test -count=1 -run '^TestBesideByHand$$' -v ./internal/named
 
 clean:
 	rm -rf bin dist

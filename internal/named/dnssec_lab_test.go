@@ -27,6 +27,7 @@ const (
 	rootServer  = "198.41.0.4" // a.root-servers.net, as resolvers have it built in
 	tldServer   = "192.5.6.30"
 	zonesServer = "192.33.14.30"
+	byHand      = "127.0.0.9" // a resolver to compare with
 )
 
 // signed is a zone of the laboratory: how it is signed, and what is then done to it.
@@ -192,7 +193,7 @@ view zones { match-destinations { %[4]s; };
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, a := range []string{rootServer, tldServer, zonesServer} {
+	for _, a := range []string{rootServer, tldServer, zonesServer, byHand} {
 		p := net.IPNet{IP: netip.MustParseAddr(a).AsSlice(), Mask: net.CIDRMask(32, 32)}
 		if err := netlink.AddrAdd(lo, &netlink.Addr{IPNet: &p}); err != nil {
 			t.Fatal(err)
@@ -202,8 +203,8 @@ view zones { match-destinations { %[4]s; };
 	return anchors
 }
 
-// serveBy runs a name server until the test ends, and waits until it answers.
-func serveBy(t *testing.T, dir, addr, name string, args ...string) {
+// serveBy runs a name server until the test ends or stop is called, and waits until it answers.
+func serveBy(t *testing.T, dir, addr, name string, args ...string) (stop func()) {
 	t.Helper()
 	log, err := os.Create(filepath.Join(dir, name+".log"))
 	if err != nil {
@@ -224,9 +225,12 @@ func serveBy(t *testing.T, dir, addr, name string, args ...string) {
 	if err := <-began; err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
+	stop = func() {
 		_ = c.Process.Kill()
 		<-ended
+	}
+	t.Cleanup(func() {
+		stop()
 		if b, err := os.ReadFile(log.Name()); err == nil && t.Failed() {
 			t.Logf("%s says: %s", name, b[max(0, len(b)-4000):])
 		}
@@ -236,8 +240,9 @@ func serveBy(t *testing.T, dir, addr, name string, args ...string) {
 	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); {
 		r, err := dns.Exchange(m, addr)
 		if err == nil && r.Rcode == dns.RcodeSuccess {
-			return
+			return stop
 		}
 	}
 	t.Fatalf("%s does not answer at %s", name, addr)
+	return nil
 }
