@@ -121,7 +121,7 @@ func (n names) writeNames(w io.Writer) error {
 			mark string
 		}{{blockName, ""}, {blockBelow, "*."}, {passName, "!"}, {passBelow, "!*."}} {
 			if n[name]&r.k != 0 {
-				b.WriteString(r.mark + name + "\n")
+				_, _ = b.WriteString(r.mark + name + "\n")
 			}
 		}
 	}
@@ -142,7 +142,7 @@ func (n names) writePolicy(w io.Writer, serial uint32) error {
 			mark, does string
 		}{{blockName, "", "."}, {blockBelow, "*.", "."}, {passName, "", "rpz-passthru."}, {passBelow, "*.", "rpz-passthru."}} {
 			if n[name]&r.k != 0 {
-				b.WriteString(r.mark + name + " CNAME " + r.does + "\n")
+				_, _ = b.WriteString(r.mark + name + " CNAME " + r.does + "\n")
 			}
 		}
 	}

@@ -33,8 +33,6 @@ type source struct {
 	failed int       // times in a row
 	err    error     // why it could not be had the last time
 
-	modified time.Time // of a file, when it was read
-	size     int64
 }
 
 // kept is what is noted of a fetched source beside it.
