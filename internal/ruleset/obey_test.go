@@ -238,7 +238,7 @@ func rowsOnLTE() []row {
 func TestPacketsObey(t *testing.T) {
 	netnstest.Alone(t, func(t *testing.T) {
 		w := bringUp(t)
-		for what, how := range w.try(0) {
+		for what, how := range w.try() {
 			t.Errorf("%s: %s", what, how)
 		}
 	})

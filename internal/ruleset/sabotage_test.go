@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"weir/internal/desired"
 	"weir/internal/netns"
 	"weir/internal/netns/netnstest"
 	"weir/internal/ruleset"
@@ -102,12 +103,9 @@ func TestEveryRuleIsHeld(t *testing.T) {
 
 func sabotageShard(t *testing.T, shard int) {
 	w := bringUp(t)
-	for round := range 2 {
-		if wrong := w.try(round); len(wrong) > 0 {
-			t.Fatal("wrong before anything was taken away:", wrong)
-		}
+	if wrong := w.twice(); len(wrong) > 0 {
+		t.Fatal("wrong before anything was taken away:", wrong)
 	}
-	w.hasty = true
 	all, err := w.sabotages()
 	if err != nil {
 		t.Fatal(err)
@@ -116,30 +114,123 @@ func sabotageShard(t *testing.T, shard int) {
 		if i%shards != shard {
 			continue
 		}
-		script, err := s.script()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := load(s.ns, script); err != nil {
-			t.Fatal(err)
-		}
-		wrong := w.try(i + 2)
-		if len(wrong) == 0 {
-			t.Errorf("without %s in namespace %q nothing is otherwise", s.name, s.ns)
-		}
-		for what, how := range wrong {
-			t.Logf("without %s in %q: %s: %s", s.name, s.ns, what, how)
-		}
-		for _, n := range w.built.Namespaces {
-			if n.Name == s.ns {
+		n := w.built.Namespaces[slices.IndexFunc(w.built.Namespaces, func(n desired.Namespace) bool { return n.Name == s.ns })]
+		held := w.held(
+			func() {
+				script, err := s.script()
+				if err == nil {
+					err = load(s.ns, script)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+			},
+			func() {
 				if err := load(s.ns, transaction(n)); err != nil {
 					t.Fatal(err)
 				}
-			}
+			})
+		if len(held) == 0 {
+			t.Errorf("without %s in namespace %q nothing is otherwise", s.name, s.ns)
+		}
+		for what, how := range held {
+			t.Logf("without %s in %q: %s: %s", s.name, s.ns, what, how)
 		}
 	}
-	w.hasty = false
-	if wrong := w.try(len(all) + 2); len(wrong) > 0 {
+	if wrong := w.twice(); len(wrong) > 0 {
 		t.Error("wrong after all was put back:", wrong)
+	}
+}
+
+// twice asks everything twice, and returns what was wrong both times.
+func (w *world) twice() map[string]string {
+	first, wrong := w.try(), w.try()
+	maps.DeleteFunc(wrong, func(name, _ string) bool { return first[name] == "" })
+	return wrong
+}
+
+// look asks for something, of what only names, and returns what was wrong.
+type look func(only func(string) bool) map[string]string
+
+// held returns what is otherwise without a thing: the quickest that shows it. It
+// ends with the thing put back.
+func (w *world) held(remove, restore func()) map[string]string {
+	afresh := func(f look) look {
+		return func(only func(string) bool) map[string]string {
+			if err := w.forget(); err != nil {
+				return map[string]string{"the neighbours": err.Error()}
+			}
+			return f(only)
+		}
+	}
+	for _, l := range []look{
+		afresh(func(only func(string) bool) map[string]string { return w.askOnce("", rows(), only) }),
+		afresh(func(only func(string) bool) map[string]string { return w.special(w.round(), only) }),
+		func(only func(string) bool) map[string]string {
+			wrong := w.try()
+			maps.DeleteFunc(wrong, func(name, _ string) bool { return !only(name) })
+			return wrong
+		},
+	} {
+		if wrong := l.misses(remove, restore); len(wrong) > 0 {
+			return wrong
+		}
+	}
+	return nil
+}
+
+// misses returns what is wrong without a thing, right with it, and wrong without
+// it once more: what a busy machine gets wrong is none of that thing's. It ends
+// with the thing put back.
+func (l look) misses(remove, restore func()) map[string]string {
+	remove()
+	wrong := l(everything)
+	restore()
+	if len(wrong) == 0 {
+		return nil
+	}
+	still := l(in(wrong))
+	maps.DeleteFunc(wrong, func(name, _ string) bool { return still[name] != "" })
+	if len(wrong) == 0 {
+		return nil
+	}
+	remove()
+	defer restore()
+	return l(in(wrong))
+}
+
+// TestABusyMachineHoldsNoRule: what is wrong now and then, whatever was taken
+// away, is not taken for what misses it; what is wrong without it each time is.
+func TestABusyMachineHoldsNoRule(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		wrong []string // what is wrong in one look after the other: without, with, without
+		held  bool
+	}{
+		{"nothing", []string{""}, false},
+		{"once", []string{"a", "", ""}, false},
+		{"always", []string{"a", "a", "a"}, false},
+		{"another one each time", []string{"a", "b", "c"}, false},
+		{"without it", []string{"a", "", "a"}, true},
+		{"without it, and another now and then", []string{"ab", "b", "a"}, true},
+	} {
+		there, looks := true, 0
+		l := look(func(only func(string) bool) map[string]string {
+			if there != (looks == 1) {
+				t.Errorf("%s: look %d with the thing there: %v", c.name, looks, there)
+			}
+			wrong := map[string]string{}
+			for _, r := range c.wrong[looks] {
+				if only(string(r)) {
+					wrong[string(r)] = "wrong"
+				}
+			}
+			looks++
+			return wrong
+		})
+		got := l.misses(func() { there = false }, func() { there = true })
+		if (len(got) > 0) != c.held || !there {
+			t.Errorf("%s: held by %v, want %v; put back: %v", c.name, got, c.held, there)
+		}
 	}
 }

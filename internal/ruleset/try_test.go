@@ -21,7 +21,7 @@ type world struct {
 	onFiber, onLTE desired.Desired
 	log            *nflog
 	first          signs          // what was logged and counted in the first round
-	hasty          bool           // one thing wrong is enough
+	looks          int            // how often something was asked: no two say the same
 	mtu            map[string]int // of the line that an answer with such an address in it came by
 }
 
@@ -94,8 +94,9 @@ func addrs(of ...string) []netip.Addr {
 
 // try asks everything, with fiber in use and then with lte, and returns what
 // was otherwise than it has to be, and how. It ends with fiber in use.
-func (w *world) try(round int) map[string]string {
+func (w *world) try() map[string]string {
 	wrong := map[string]string{}
+	round := w.round()
 	if err := w.forget(); err != nil {
 		wrong["the neighbours"] = err.Error()
 	}
@@ -107,19 +108,15 @@ func (w *world) try(round int) map[string]string {
 
 	old := w.openFlows("fiber")
 	special := make(chan map[string]string)
-	go func() { special <- w.special(round) }()
-	maps.Copy(wrong, w.ask(round, "", rows()))
+	go func() { special <- w.special(round, everything) }()
+	maps.Copy(wrong, w.ask("", rows()))
 	maps.Copy(wrong, <-special)
-	if len(wrong) > 0 && w.hasty {
-		old.still("")
-		return wrong
-	}
 	if err := w.use("lte"); err != nil {
 		wrong["lte in use"] = err.Error()
 	}
 	maps.Copy(wrong, old.still("after lte took over"))
 	old = w.openFlows("lte")
-	maps.Copy(wrong, w.ask(round, "lte in use: ", rowsOnLTE()))
+	maps.Copy(wrong, w.ask("lte in use: ", rowsOnLTE()))
 	maps.Copy(wrong, pathMTUs("lte", 1420))
 	if err := w.countedOnce(round); err != nil && w.countedOnce(round+5000) != nil {
 		wrong["what counts as an answer, by lte"] = err.Error()
@@ -189,31 +186,42 @@ func ipBoth(commands string) string {
 	return fmt.Sprintf("for f in -4 -6; do printf '%s' | ip $f -batch -; done", commands)
 }
 
+// round numbers what is asked.
+func (w *world) round() int {
+	w.looks++
+	return w.looks
+}
+
+// everything is asked.
+func everything(string) bool { return true }
+
 // ask asks rows and returns what was answered otherwise than wanted. What was
 // is asked a second time: the machine may have been busy.
-func (w *world) ask(round int, when string, rows []row) map[string]string {
-	wrong := w.askOnce(round, when, rows)
+func (w *world) ask(when string, rows []row) map[string]string {
+	wrong := w.askOnce(when, rows, everything)
 	if len(wrong) == 0 {
 		return nil
 	}
-	if w.hasty {
-		for _, how := range wrong {
-			if !strings.Contains(how, `got "silence"`) {
-				return wrong // no busy machine says that
-			}
-		}
-	}
-	return w.askOnce(round, when+"again, ", slices.DeleteFunc(rows, func(r row) bool { return wrong[when+r.name] == "" }))
+	return w.askOnce(when, rows, in(wrong))
 }
 
-// askOnce asks rows at once.
-func (w *world) askOnce(round int, when string, rows []row) map[string]string {
+// in are the names that were wrong.
+func in(wrong map[string]string) func(string) bool {
+	return func(name string) bool { return wrong[name] != "" }
+}
+
+// askOnce asks rows, those that only names, at once.
+func (w *world) askOnce(when string, rows []row, only func(string) bool) map[string]string {
 	var (
 		mu    sync.Mutex
 		wrong = map[string]string{}
 		wg    sync.WaitGroup
+		round = w.round()
 	)
 	for i, r := range rows {
+		if !only(when + r.name) {
+			continue
+		}
 		wg.Go(func() {
 			token := fmt.Sprintf("%s%d.%d", when, round, i)
 			got, err := ask(r.from, r.source, r.proto, r.to, r.port, token)
