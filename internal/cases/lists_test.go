@@ -21,8 +21,7 @@ import (
 type listServer struct {
 	mu    sync.Mutex
 	text  string
-	asked []string // what each request was answered with
-	unzip bool
+	asked []string      // what each request was answered with
 	hang  chan struct{} // not nil: the answer begins, and goes on when it is closed
 	wrong http.HandlerFunc
 }

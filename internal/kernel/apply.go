@@ -80,9 +80,7 @@ func (k *Kernel) apply(ctx context.Context, p plan.Plan) error {
 		return fmt.Errorf("%w: %s", ErrRefused, strings.Join(p.Refused, "; "))
 	}
 	if len(p.Steps) > 0 {
-		if err := k.addFound(p.Found); err != nil {
-			return err
-		}
+		k.addFound(p.Found)
 	}
 	var done []effect
 	for i, s := range p.Steps {
@@ -115,7 +113,8 @@ func (k *Kernel) apply(ctx context.Context, p plan.Plan) error {
 	}
 	goal := p.Goal
 	k.saveLast(&goal)
-	return k.forgetFound(p.Forget)
+	k.forgetFound(p.Forget)
+	return nil
 }
 
 // Down gives everything back: ports, addresses, routes and sysctls as they were

@@ -103,7 +103,7 @@ func (k *Kernel) loadFound() error {
 }
 
 // addFound keeps what is about to be changed for the first time.
-func (k *Kernel) addFound(f plan.Found) error {
+func (k *Kernel) addFound(f plan.Found) {
 	next := plan.Found{Sysctls: maps.Clone(k.found.Sysctls), Ports: maps.Clone(k.found.Ports), Routes: slices.Clone(k.found.Routes)}
 	if next.Sysctls == nil {
 		next.Sysctls = map[string]string{}
@@ -128,23 +128,15 @@ func (k *Kernel) addFound(f plan.Found) error {
 		}
 	}
 	if !changed && !k.foundUnkept {
-		return nil
+		return
 	}
-	if err := k.saveFound(next); err != nil {
-		// A full disk costs what a later process could have given back, not the
-		// house its network. The next change tries again.
-		if !k.foundUnkept {
-			k.log.Error("how the machine was found is not stored: a later weir down could not put all of it back", "err", err)
-		}
-		k.found, k.foundUnkept = next, true
-	}
-	return nil
+	k.storeFound(next)
 }
 
 // forgetFound drops what was given back.
-func (k *Kernel) forgetFound(f plan.Found) error {
+func (k *Kernel) forgetFound(f plan.Found) {
 	if len(f.Sysctls)+len(f.Ports)+len(f.Routes) == 0 {
-		return nil
+		return
 	}
 	next := plan.Found{Sysctls: maps.Clone(k.found.Sysctls), Ports: maps.Clone(k.found.Ports)}
 	for key := range f.Sysctls {
@@ -158,7 +150,21 @@ func (k *Kernel) forgetFound(f plan.Found) error {
 			next.Routes = append(next.Routes, r)
 		}
 	}
-	return k.saveFound(next)
+	k.storeFound(next)
+}
+
+// storeFound is saveFound where the kernel is as it should be already. A full disk
+// costs what a later process could have given back, not the house its network, nor
+// whoever takes weir down their machine. The next change tries again.
+func (k *Kernel) storeFound(next plan.Found) {
+	err := k.saveFound(next)
+	if err == nil {
+		return
+	}
+	if !k.foundUnkept {
+		k.log.Error("how the machine was found is not stored: a later weir down could not put all of it back", "err", err)
+	}
+	k.found, k.foundUnkept = next, true
 }
 
 // setAside keeps what can't be read for a person to look at.
