@@ -18,8 +18,12 @@ var delegatedSaboteurs = map[string]struct {
 	by   rehearse.Saboteur
 	red  []string
 }{
-	"delegated, but not advertised": {delegatedFile, at(rehearse.Up, refuse("output", `oifname eth3 icmpv6 type nd-router-advert drop`), forgetful),
+	"inside addresses on the lines that delegate": {delegatedFile, at(rehearse.Up, leak),
+		[]string{"leak/fiber/delegated", "leak/lte/delegated"}},
+	"delegated, but not advertised": {delegatedFile, at(rehearse.Up, refuse("output", `oifname eth3 icmpv6 type nd-router-advert drop`), forgetful("guest")),
 		[]string{"delegated/guest/address", "delegated/guest/out"}},
+	"delegated, but not advertised at home": {delegatedFile, at(rehearse.Up, refuse("output", `oifname eth0 icmpv6 type nd-router-advert drop`), forgetful("home")),
+		[]string{"delegated/fiber/lost", "delegated/fiber/renumber", "delegated/home/address", "delegated/home/out"}},
 	"delegated, but translated": {delegatedFile, at(rehearse.Up, onGateway("nft", "add table inet saboteur; add chain inet saboteur post { type nat hook postrouting priority 50; }; "+
 		"add rule inet saboteur post iifname eth0 oifname fiber meta nfproto 10 udp dport 7 masquerade")),
 		[]string{"delegated/home/out"}},
@@ -33,10 +37,12 @@ var delegatedSaboteurs = map[string]struct {
 		[]string{"delegated/fiber/lost"}},
 }
 
-// forgetful has the guests' client lose the addresses that it has.
-func forgetful(b *rehearse.Bench) error {
-	_, err := b.Clients["guest"].Run(bg, "ip", "-6", "addr", "flush", "dev", "e0", "scope", "global")
-	return err
+// forgetful has a LAN's client lose the addresses that it has.
+func forgetful(lan string) func(*rehearse.Bench) error {
+	return func(b *rehearse.Bench) error {
+		_, err := b.Clients[lan].Run(bg, "ip", "-6", "addr", "flush", "dev", "e0", "scope", "global")
+		return err
+	}
 }
 
 // TestDelegated: ISPs delegate prefixes, and the LANs use them.
