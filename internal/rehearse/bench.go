@@ -390,6 +390,11 @@ func (b *Bench) join(ctx context.Context, l *LAN, start time.Time) {
 	}
 }
 
+// patience is how long something is waited for that has to come within limit: longer
+// on a machine that was slow to start, so that what comes too late is told from what
+// does not come.
+func (b *Bench) patience(limit time.Duration) time.Duration { return max(limit, 4*b.first) }
+
 // awaitFirst measures how long after the start the first packet gets through, by
 // a host with an address of its own.
 func (b *Bench) awaitFirst(ctx context.Context, start time.Time) {

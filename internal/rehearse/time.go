@@ -62,7 +62,7 @@ func (b *Bench) time(ctx context.Context, l *LAN, drill string) Result {
 	start := time.Now()
 	var ahead time.Duration
 	var err error
-	if !lab.Until(ctx, timeLimit, func() bool {
+	if !lab.Until(ctx, b.patience(timeLimit), func() bool {
 		ahead, _, err = b.Clients[l.Name].AskTime(netip.Addr{}, server, time.Second)
 		return err == nil
 	}) {
@@ -71,7 +71,8 @@ func (b *Bench) time(ctx context.Context, l *LAN, drill string) Result {
 	if off := (ahead - lab.TimeAhead).Abs(); off > timeNear {
 		return fail(drill, about, "a time that is right by "+seconds(timeNear), fmt.Sprintf("one that is off by %v", off.Round(time.Millisecond)), "the file's time servers; weir's log: "+b.Daemon.Log(6))
 	}
-	return pass(drill, about, secs("waited", time.Since(start)))
+	took := time.Since(start)
+	return timed(drill, about, took, timeLimit, "an answer", "time of the file; weir's log: "+b.Daemon.Log(6), secs("waited", took))
 }
 
 // toldTime says what is wrong with the time servers that a lease tells of; "" is
