@@ -221,6 +221,8 @@ func (x *explain) arrives(l LAN, closed string) {
 		x.end(Dropped, closed, "line", "", "nothing of the gateway is open on a line")
 	case (x.Protocol == config.TCP || x.Protocol == config.UDP) && x.port == 53:
 		x.end(Reached, "lan.dns", "reach", "", "the gateway's DNS is there for every LAN")
+	case x.Protocol == config.UDP && x.port == 123 && x.Config.Time.Serve:
+		x.end(Reached, "lan.time", "reach", "", "the gateway's time is there for every LAN")
 	case x.Protocol == config.ICMP:
 		x.end(Reached, "lan.ping"+x.f.digit, "reach", "", "every LAN may ping the gateway")
 	case atSelf(x.House.ends(l.Reach), l.Addr):

@@ -346,6 +346,9 @@ func (m *mainTable) here() {
 	if len(m.LANs) > 0 {
 		lans := anyOf(m.lanLinks())
 		c.add("lan.dns", "iifname", lans, "meta l4proto { 6, 17 } th dport 53 accept")
+		if m.Config.Time.Serve {
+			c.add("lan.time", "iifname", lans, "meta l4proto 17 th dport 123 accept")
+		}
 		c.add("lan.ping4", "iifname", lans, "icmp type 8 accept")
 		c.add("lan.ping6", "iifname", lans, "icmpv6 type 128 accept")
 	}

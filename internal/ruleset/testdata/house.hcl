@@ -97,7 +97,7 @@ allow "camera-clock" {
   from     = host.camera
   to       = self
   protocol = "udp"
-  port     = 123
+  port     = 445
 }
 
 allow "camera-laptop" {
