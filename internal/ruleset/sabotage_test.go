@@ -163,7 +163,7 @@ func (w *world) held(remove, restore func()) map[string]string {
 			return f(only)
 		}
 	}
-	for _, l := range []look{
+	looks := []look{
 		afresh(func(only func(string) bool) map[string]string { return w.askOnce("", rows(), only) }),
 		afresh(func(only func(string) bool) map[string]string { return w.special(w.round(), only) }),
 		func(only func(string) bool) map[string]string {
@@ -171,9 +171,13 @@ func (w *world) held(remove, restore func()) map[string]string {
 			maps.DeleteFunc(wrong, func(name, _ string) bool { return !only(name) })
 			return wrong
 		},
-	} {
-		if wrong := l.misses(remove, restore); len(wrong) > 0 {
-			return wrong
+	}
+	// A busy machine may be late with the one answer that shows it.
+	for range 3 {
+		for _, l := range looks {
+			if wrong := l.misses(remove, restore); len(wrong) > 0 {
+				return wrong
+			}
 		}
 	}
 	return nil
