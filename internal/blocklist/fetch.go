@@ -9,9 +9,9 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
-	"path/filepath"
 	"time"
+
+	"weir/internal/durable"
 )
 
 // How long a source may take.
@@ -87,7 +87,7 @@ func fetch(ctx context.Context, c *http.Client, url, file string, old validators
 	if err != nil {
 		return old, false, fmt.Errorf("get %s: %w", url, err)
 	}
-	err = put(file, func(w io.Writer) error {
+	err = durable.Machine.Write(file, public, func(w io.Writer) error {
 		n, err := io.Copy(w, io.LimitReader(body, maxBytes+1))
 		if err == nil && n > maxBytes {
 			err = fmt.Errorf("it has more than %d MB", maxBytes>>20)
@@ -110,25 +110,5 @@ func unpacked(r io.Reader) (io.Reader, error) {
 	return b, nil
 }
 
-// put writes a file so that a power cut at any instant leaves the old or the new.
-// Anybody may read it: it is nobody's secret, and BIND has to.
-func put(path string, write func(io.Writer) error) error {
-	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
-	if err != nil {
-		return err
-	}
-	err = write(f)
-	if err == nil {
-		err = f.Chmod(0o644)
-	}
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	return nil
-}
+// public is a list: nobody's secret, and BIND has to read it.
+var public = durable.As{Mode: 0o644}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +13,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"weir/internal/durable"
 )
 
 // The pace of the keeper.
@@ -106,9 +107,8 @@ func (k *keeper) take(c Config) error {
 // readKept reads what is known of a fetched source; nothing is known of one that
 // is not there.
 func readKept(path, url string) kept {
-	b, err := os.ReadFile(path)
 	var n kept
-	if err != nil || json.Unmarshal(b, &n) != nil || n.URL != url {
+	if err := durable.Kept(path, &n); err != nil || n.URL != url {
 		return kept{URL: url}
 	}
 	return n
@@ -195,7 +195,7 @@ func (k *keeper) renew(ctx context.Context, s *source, refresh time.Duration) {
 	s.failed, s.kept = 0, kept{URL: s.at, Fetched: k.now(), validators: v}
 	// Not all houses at once, and not at midnight.
 	s.due = k.now().Add(refresh - time.Duration(rand.Int64N(int64(refresh)/10)))
-	err = put(file+".json", func(w io.Writer) error { return json.NewEncoder(w).Encode(s.kept) })
+	err = durable.Machine.Keep(file+".json", s.kept)
 	if err != nil {
 		s.err = fmt.Errorf("note when %s was fetched: %w", s.at, err)
 	}
@@ -264,10 +264,10 @@ func (k *keeper) make(i int) (changed bool) {
 	}
 	out := compile(rules, l.Allow)
 	sum := sha256.New()
-	err := put(filepath.Join(k.c.Dir, NamesFile(l.Name)), func(w io.Writer) error { return out.writeNames(io.MultiWriter(w, sum)) })
+	err := durable.Machine.Write(filepath.Join(k.c.Dir, NamesFile(l.Name)), public, func(w io.Writer) error { return out.writeNames(io.MultiWriter(w, sum)) })
 	version := hex.EncodeToString(sum.Sum(nil)[:8])
 	if err == nil {
-		err = put(filepath.Join(k.c.Dir, PolicyFile(l.Name)), func(w io.Writer) error { return out.writePolicy(w, uint32(k.now().Unix())) })
+		err = durable.Machine.Write(filepath.Join(k.c.Dir, PolicyFile(l.Name)), public, func(w io.Writer) error { return out.writePolicy(w, uint32(k.now().Unix())) })
 	}
 	if err != nil {
 		state.Err = fmt.Sprintf("write the list: %v", err)

@@ -2,13 +2,10 @@ package chrony
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -16,7 +13,7 @@ import (
 
 	"github.com/miekg/dns"
 
-	"weir/internal/foreign"
+	"weir/internal/durable"
 )
 
 // When servers' addresses are looked up: once a day, and sooner where that failed.
@@ -50,11 +47,7 @@ func newNames(log *slog.Logger) *names {
 // load takes in what is stored.
 func (n *names) load(c Config) {
 	n.known = map[string][]netip.Addr{}
-	b, err := os.ReadFile(filepath.Join(c.Dir, knownFile))
-	if err == nil {
-		err = json.Unmarshal(b, &n.known)
-	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := durable.Machine.Recover(filepath.Join(c.Dir, knownFile), &n.known); err != nil {
 		n.log.Error("the time servers' addresses that were found are lost; they are looked up again", "err", err)
 		n.known = map[string][]netip.Addr{}
 	}
@@ -117,11 +110,7 @@ func (n *names) take(c Config, found map[string][]netip.Addr) bool {
 	if !changed {
 		return false
 	}
-	text, err := json.Marshal(n.known)
-	if err == nil {
-		err = foreign.Put(filepath.Join(c.Dir, knownFile), string(text)+"\n", 0o644, 0, 0)
-	}
-	if err != nil {
+	if err := durable.Machine.Keep(filepath.Join(c.Dir, knownFile), n.known); err != nil {
 		n.log.Error("the time servers' addresses are not stored, and would not survive a restart", "err", err)
 	}
 	return true

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"time"
 
+	"weir/internal/durable"
 	"weir/internal/foreign"
 	"weir/internal/worker"
 )
@@ -173,12 +174,12 @@ func (k *keeper) start(ctx context.Context) error {
 		return fmt.Errorf("start chronyd: %w", err)
 	}
 	conf, hosts := filepath.Join(c.Dir, confFile), filepath.Join(c.Dir, hostsFile)
-	if err := foreign.Put(conf, Conf(c, k.set), 0o640, 0, p.GID); err != nil {
+	if err := durable.Machine.Put(conf, []byte(Conf(c, k.set)), durable.As{Mode: 0o640, GID: p.GID}); err != nil {
 		return err
 	}
 	k.names.load(c)
 	k.hosts = Hosts(c, k.names.known)
-	if err := foreign.Put(hosts, k.hosts, 0o644, 0, p.GID); err != nil {
+	if err := durable.Machine.Put(hosts, []byte(k.hosts), durable.As{Mode: 0o644, GID: p.GID}); err != nil {
 		return err
 	}
 	k.words = &words{log: k.log, heard: func() {

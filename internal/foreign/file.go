@@ -44,30 +44,3 @@ func Folder(path string, mode fs.FileMode, uid, gid uint32) error {
 	}
 	return nil
 }
-
-// Put writes a file so that a power cut at any instant leaves the old or the new.
-func Put(path, text string, mode fs.FileMode, uid, gid uint32) error {
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
-	if err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	_, err = f.WriteString(text)
-	// By the open file: a name in a directory of the daemon's could be made to mean another.
-	if err == nil && (uid != 0 || gid != 0) {
-		err = f.Chown(int(uid), int(gid))
-	}
-	if err == nil {
-		err = f.Chmod(mode)
-	}
-	if err == nil {
-		err = f.Sync()
-	}
-	err = errors.Join(err, f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(fmt.Errorf("write %s: %w", path, err), os.Remove(f.Name()))
-	}
-	return nil
-}

@@ -19,7 +19,7 @@ import (
 const historyDir = "history"
 
 func (d *daemon) folder() history.Folder {
-	return history.Folder(filepath.Join(d.o.StateDir, historyDir))
+	return history.Folder{Path: filepath.Join(d.o.StateDir, historyDir)}
 }
 
 // inForce is the entry in force.

@@ -207,7 +207,3 @@ func (d *daemon) unkept(what string, err error) {
 	d.log.Error("the state directory can't be written: what is not stored would not survive a restart", "what", what, "err", err)
 	d.notes = append(d.notes, what+" is not stored, and would not survive a restart: "+err.Error())
 }
-
-func (d *daemon) keep(name string, v any) error {
-	return keep(filepath.Join(d.o.StateDir, name), v)
-}

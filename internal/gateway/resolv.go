@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"weir/internal/durable"
 )
 
 // resolvConf is the machine's resolver file.
@@ -98,20 +100,16 @@ func (r resolver) give(f found) error {
 // write replaces the file by rename, so that no reader sees half of one. Where it
 // is a mount point of its own (containers do that) the text goes into it.
 func (r resolver) write(text string) error {
-	tmp := filepath.Join(filepath.Dir(r.path), "."+filepath.Base(r.path)+".weir")
-	err := os.WriteFile(tmp, []byte(text), 0o644)
+	err := durable.Machine.Put(r.path, []byte(text), durable.As{Mode: 0o644})
 	if err == nil {
-		if err = os.Rename(tmp, r.path); err == nil {
-			return nil
-		}
-		_ = os.Remove(tmp) // the error that counts is the rename's
+		return nil
 	}
 	if _, lerr := os.Readlink(r.path); lerr != nil { // never through a link into another's file
 		if werr := os.WriteFile(r.path, []byte(text), 0o644); werr == nil {
 			return nil
 		}
 	}
-	return fmt.Errorf("write the machine's resolver file: %w", err)
+	return fmt.Errorf("the machine's resolver file: %w", err)
 }
 
 // takeNames makes weir's resolver the machine's own, once it answers. Where that
@@ -126,7 +124,7 @@ func (d *daemon) takeNames() {
 		return
 	}
 	err := resolver{path: resolvConf}.take(resolvText(netip.MustParseAddr("127.0.0.1"), d.cfg.Gateway.Domain), func(f found) error {
-		return d.keep(resolvFile, f)
+		return durable.Machine.Keep(filepath.Join(d.o.StateDir, resolvFile), f)
 	})
 	if err != nil {
 		d.log.Warn("the machine does not ask weir for names", "err", err)
@@ -139,13 +137,13 @@ func (d *daemon) takeNames() {
 func giveNames(stateDir string) error {
 	var f *found
 	path := filepath.Join(stateDir, resolvFile)
-	if err := kept(path, &f); err != nil || f == nil {
+	if err := durable.Machine.Recover(path, &f); err != nil || f == nil {
 		return err
 	}
 	if err := (resolver{path: resolvConf}).give(*f); err != nil {
 		return err
 	}
-	return os.Remove(path)
+	return durable.Machine.Remove(path)
 }
 
 // sharesNames says whether the resolver file is that of programs which are not

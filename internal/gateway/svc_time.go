@@ -19,6 +19,7 @@ import (
 	"weir/internal/api"
 	"weir/internal/chrony"
 	"weir/internal/config"
+	"weir/internal/durable"
 	"weir/internal/foreign"
 )
 
@@ -238,7 +239,7 @@ const storeTimeEvery = time.Hour
 const timeFile = "time.json"
 
 func storeTime(dir string, now time.Time) error {
-	return keep(filepath.Join(dir, timeFile), now.UTC())
+	return durable.Machine.Keep(filepath.Join(dir, timeFile), now.UTC())
 }
 
 // floorClock sets the clock forward to the newest time that is known to be past:
@@ -249,7 +250,7 @@ func floorClock(dir string, built, now time.Time, set func(time.Time) error) (no
 		return "", nil
 	}
 	var stored time.Time
-	err = kept(filepath.Join(dir, timeFile), &stored)
+	err = durable.Machine.Recover(filepath.Join(dir, timeFile), &stored)
 	floor := built
 	if stored.After(floor) {
 		floor = stored

@@ -1,10 +1,6 @@
 package history
 
 import (
-	"bytes"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -14,39 +10,45 @@ import (
 	"strconv"
 	"strings"
 
+	"weir/internal/durable"
 	"weir/internal/state"
 )
 
-// Folder keeps a Book: a file for each entry, named by its ID and written once,
-// whose first line is the SHA-256 of the rest. What says which of them is in force
+// Folder keeps a Book: a file for each entry, named by its ID and written once (see
+// durable.Disk.Keep). What says which of them is in force
 // is a state.Force, and the caller's to keep.
-type Folder string
+type Folder struct {
+	Path string
+	Disk durable.Disk
+}
 
 // Load reads the book that f says is in force. damage tells what could not be
 // read; it is kept aside, and costs nothing but itself. An entry beyond the one in
 // force was written in vain, before a crash, and is removed.
 func (dir Folder) Load(f state.Force) (b Book, damage []string) {
 	b = Book{Trial: f.Trial, Run: f.Run, Next: f.ID + 1}
-	names, err := os.ReadDir(string(dir))
+	names, err := os.ReadDir(dir.Path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		damage = append(damage, fmt.Sprintf("read the files that were in force: %v", err))
 	}
 	for _, n := range names {
-		path := filepath.Join(string(dir), n.Name())
+		path := filepath.Join(dir.Path, n.Name())
 		id, err := strconv.ParseUint(strings.TrimSuffix(n.Name(), suffix), 10, 64)
 		switch {
-		case strings.HasPrefix(n.Name(), tempPrefix), err == nil && id > f.ID:
-			_ = os.Remove(path) // half of one, or one that nothing says is in force
+		case strings.HasPrefix(n.Name(), "."), err == nil && id > f.ID:
+			_ = dir.Disk.Remove(path) // half of one, or one that nothing says is in force
 			continue
 		case err != nil || name(id) != n.Name():
 			continue // not ours
 		}
-		e, err := load(path)
+		var e Entry
+		err = durable.Kept(path, &e)
 		if err == nil && e.ID != id {
-			err = fmt.Errorf("it is number %d", e.ID)
+			err = fmt.Errorf("read %s: it is number %d", path, e.ID)
 		}
 		if err != nil {
-			damage = append(damage, fmt.Sprintf("a file that was in force can't be read, and is kept as %s.bad: %v", path, errors.Join(err, os.Rename(path, path+".bad"))))
+			aside, aerr := dir.Disk.Aside(path)
+			damage = append(damage, fmt.Sprintf("a file that was in force can't be read, and is kept as %s: %v", aside, errors.Join(err, aerr)))
 			continue
 		}
 		b.Entries = append(b.Entries, e)
@@ -81,75 +83,27 @@ func (dir Folder) Save(old, next Book, force func(state.Force) error) error {
 	}
 	for _, e := range old.Entries {
 		if !has(next, e.ID) {
-			_ = os.Remove(filepath.Join(string(dir), name(e.ID))) // one too many does no harm
+			_ = dir.Disk.Remove(dir.file(e.ID)) // one too many does no harm
 		}
 	}
 	return nil
 }
 
-const (
-	suffix     = ".json"
-	tempPrefix = ".new"
-)
+const suffix = ".json"
 
 // name is an entry's file.
 func name(id uint64) string { return fmt.Sprintf("%08d%s", id, suffix) }
 
-// write writes e so that a power cut leaves all of it or nothing. Mode 0600: what
-// is in force is the owner's business.
+func (dir Folder) file(id uint64) string { return filepath.Join(dir.Path, name(id)) }
+
+// write writes e; a power cut leaves all of it or nothing.
 func (dir Folder) write(e Entry) error {
-	fail := func(err error) error { return fmt.Errorf("keep the file in %s: %w", dir, err) }
-	b, err := json.MarshalIndent(e, "", "  ")
-	if err != nil {
-		return fail(err)
-	}
-	b = append(b, '\n')
-	sum := sha256.Sum256(b)
-	if err := os.MkdirAll(string(dir), 0o700); err != nil {
-		return fail(err)
-	}
-	f, err := os.CreateTemp(string(dir), tempPrefix)
-	if err != nil {
-		return fail(err)
-	}
-	_, err = f.Write(append([]byte(hex.EncodeToString(sum[:])+"\n"), b...))
+	err := dir.Disk.Folder(dir.Path, 0o700)
 	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), filepath.Join(string(dir), name(e.ID)))
+		err = dir.Disk.Keep(dir.file(e.ID), e)
 	}
 	if err != nil {
-		return fail(errors.Join(err, os.Remove(f.Name())))
-	}
-	for _, d := range []string{string(dir), filepath.Dir(string(dir))} {
-		if err := syncFolder(d); err != nil {
-			return fail(err)
-		}
+		return fmt.Errorf("keep the file that is in force: %w", err)
 	}
 	return nil
-}
-
-func syncFolder(path string) error {
-	d, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
-}
-
-// load reads what write wrote.
-func load(path string) (e Entry, err error) {
-	b, err := os.ReadFile(path)
-	if err != nil {
-		return e, err
-	}
-	line, rest, _ := bytes.Cut(b, []byte{'\n'})
-	if sum := sha256.Sum256(rest); string(line) != hex.EncodeToString(sum[:]) {
-		return e, errors.New("its checksum is another")
-	}
-	if err := json.Unmarshal(rest, &e); err != nil {
-		return e, err
-	}
-	return e, nil
 }

@@ -9,13 +9,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"weir/internal/durable/durabletest"
 	"weir/internal/state"
 )
 
 // three is a folder in which A, B and C were put in force, C on trial.
 func three(t *testing.T) (Folder, Book, state.Force) {
 	t.Helper()
-	dir := Folder(filepath.Join(t.TempDir(), "history"))
+	dir := Folder{Path: filepath.Join(t.TempDir(), "history"), Disk: durabletest.Unsynced()}
 	var b Book
 	var f state.Force
 	for _, text := range []string{"A", "B", "C"} {
@@ -56,7 +57,7 @@ func TestPowerCut(t *testing.T) {
 	if text := inForce(t, got); text != "C" || got.Trial == nil || len(damage) > 0 {
 		t.Errorf("%s is in force, damage %v, trial %v; want C on trial", text, damage, got.Trial)
 	}
-	if _, err := os.Stat(filepath.Join(string(dir), name(4))); err == nil {
+	if _, err := os.Stat(dir.file(4)); err == nil {
 		t.Error("what was written in vain is still there, and its number would be used again")
 	}
 }
@@ -66,7 +67,7 @@ func TestPowerCut(t *testing.T) {
 func TestDamage(t *testing.T) {
 	dir, want, f := three(t)
 	for i, e := range want.Entries {
-		path := filepath.Join(string(dir), name(e.ID))
+		path := dir.file(e.ID)
 		whole, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
@@ -111,7 +112,7 @@ func TestLostFile(t *testing.T) {
 		dir, _, f := three(t)
 		for id := uint64(1); id <= 3; id++ {
 			if id == 3 || !c.before {
-				if err := os.WriteFile(filepath.Join(string(dir), name(id)), nil, 0o600); err != nil {
+				if err := os.WriteFile(dir.file(id), nil, 0o600); err != nil {
 					t.Fatal(err)
 				}
 			}

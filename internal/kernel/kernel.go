@@ -20,6 +20,7 @@ import (
 	"os"
 	"sync"
 
+	"weir/internal/durable"
 	"weir/internal/netns"
 	"weir/internal/plan"
 	"weir/internal/state"
@@ -30,6 +31,7 @@ type Options struct {
 	StateDir   string       // survives a reboot: how the machine was found
 	RuntimeDir string       // does not: what was loaded last
 	Log        *slog.Logger // nil is slog.Default
+	Disk       durable.Disk // what the two are on
 
 	// FlowsEnded is called after each step that ended flows, on any goroutine and
 	// in no order; it must not wait for the Kernel. Nil: nobody wants to know.

@@ -1,7 +1,6 @@
 package kernel
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,6 +10,7 @@ import (
 	"slices"
 
 	"weir/internal/desired"
+	"weir/internal/durable"
 	"weir/internal/plan"
 )
 
@@ -27,56 +27,26 @@ type foundFile struct {
 	As   plan.Found `json:"found"`
 }
 
-// writeWhole puts v into a file so that a power cut leaves the old or the new.
-func writeWhole(dir, name string, v any, durable bool) error {
+// keep has name in dir hold v, through power cuts if it is to last. "" is nowhere.
+func (k *Kernel) keep(dir, name string, v any, lasting bool) error {
 	if dir == "" {
 		return nil
 	}
-	b, err := json.Marshal(v)
-	if err != nil {
+	if err := k.opt.Disk.Folder(dir, 0o755); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
+	if lasting {
+		return k.opt.Disk.Keep(filepath.Join(dir, name), v)
 	}
-	f, err := os.CreateTemp(dir, "."+name+"-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name()) // of no effect once it is renamed
-	_, err = f.Write(b)
-	if err == nil && durable {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(f.Name(), filepath.Join(dir, name)); err != nil {
-		return err
-	}
-	if !durable {
-		return nil
-	}
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return k.opt.Disk.KeepForBoot(filepath.Join(dir, name), v)
 }
 
-// readWhole reads what writeWhole wrote. A file that is not there leaves v.
-func readWhole(dir, name string, v any) error {
+// kept reads what keep wrote. A file that is not there leaves v.
+func kept(dir, name string, v any) error {
 	if dir == "" {
 		return nil
 	}
-	b, err := os.ReadFile(filepath.Join(dir, name))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	return json.Unmarshal(b, v)
+	return durable.Kept(filepath.Join(dir, name), v)
 }
 
 const (
@@ -86,8 +56,8 @@ const (
 
 func (k *Kernel) loadFound() error {
 	var f foundFile
-	if err := readWhole(k.opt.StateDir, foundName, &f); err != nil {
-		err = fmt.Errorf("read how the machine was found (%s): %w", filepath.Join(k.opt.StateDir, foundName), err)
+	if err := kept(k.opt.StateDir, foundName, &f); err != nil {
+		err = fmt.Errorf("how the machine was found: %w", err)
 		if errors.Is(err, fs.ErrPermission) {
 			return err
 		}
@@ -173,16 +143,15 @@ func (k *Kernel) setAside() {
 		return
 	}
 	k.foundBad = false
-	path := filepath.Join(k.opt.StateDir, foundName)
-	if err := os.Rename(path, path+".bad"); err != nil {
-		k.log.Warn("what can't be read could not be kept aside", "err", err)
+	if _, err := k.opt.Disk.Aside(filepath.Join(k.opt.StateDir, foundName)); err != nil {
+		k.log.Warn("how the machine was found can't be read", "err", err)
 	}
 }
 
 func (k *Kernel) saveFound(f plan.Found) error {
 	k.setAside()
-	if err := writeWhole(k.opt.StateDir, foundName, foundFile{Boot: k.boot, As: f}, true); err != nil {
-		return fmt.Errorf("keep how the machine was found (%s): %w", filepath.Join(k.opt.StateDir, foundName), err)
+	if err := k.keep(k.opt.StateDir, foundName, foundFile{Boot: k.boot, As: f}, true); err != nil {
+		return fmt.Errorf("keep how the machine was found: %w", err)
 	}
 	k.found, k.foundUnkept = f, false
 	return nil
@@ -192,7 +161,7 @@ func (k *Kernel) saveFound(f plan.Found) error {
 // from change, which is worth a line in the log and no more.
 func (k *Kernel) loadLast() {
 	var l remembered
-	if err := readWhole(k.opt.RuntimeDir, lastName, &l); err != nil {
+	if err := kept(k.opt.RuntimeDir, lastName, &l); err != nil {
 		k.log.Warn("what the last turn left can't be read", "err", err)
 		return
 	}
@@ -203,7 +172,7 @@ func (k *Kernel) loadLast() {
 
 func (k *Kernel) saveLast(want *desired.Desired) {
 	k.last = remembered{Boot: k.boot, Want: want}
-	if err := writeWhole(k.opt.RuntimeDir, lastName, k.last, false); err != nil {
+	if err := k.keep(k.opt.RuntimeDir, lastName, k.last, false); err != nil {
 		k.log.Warn("what this turn left can't be kept", "err", err)
 	}
 }
@@ -218,7 +187,7 @@ func tableRecordName(s *space) string {
 // loadTableRecord returns what was loaded last in s, nil if that is not known.
 func (k *Kernel) loadTableRecord(s *space) *loadedTable {
 	var l loadedTable
-	if err := readWhole(k.opt.RuntimeDir, tableRecordName(s), &l); err != nil {
+	if err := kept(k.opt.RuntimeDir, tableRecordName(s), &l); err != nil {
 		k.log.Warn("what was loaded last can't be read", "ns", s.name, "err", err)
 		return nil
 	}
@@ -239,7 +208,7 @@ func (k *Kernel) saveTableRecord(s *space) error {
 		}
 		return err
 	}
-	if err := writeWhole(k.opt.RuntimeDir, tableRecordName(s), s.nft.loaded, false); err != nil {
+	if err := k.keep(k.opt.RuntimeDir, tableRecordName(s), s.nft.loaded, false); err != nil {
 		return fmt.Errorf("keep what was loaded: %w", err)
 	}
 	return nil

@@ -3,16 +3,15 @@ package named
 import (
 	"crypto/rand"
 	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
-	"strings"
 	"time"
 
+	"weir/internal/durable"
 	"weir/internal/foreign"
 )
 
@@ -84,7 +83,7 @@ func write(c Config, now time.Time) (written, error) {
 		if err == nil && string(old) == f.text {
 			continue
 		}
-		if err := foreign.Put(f.path, f.text, 0o640, 0, p.GID); err != nil {
+		if err := durable.Machine.Put(f.path, []byte(f.text), durable.As{Mode: 0o640, GID: p.GID}); err != nil {
 			return written{}, err
 		}
 		w.changed = w.changed || f.told
@@ -109,7 +108,7 @@ func (z *zone) begin(c Config, path string, now time.Time) error {
 		return fmt.Errorf("begin zone %s: %w", z.name, err)
 	}
 	text := z.text(absolute(c.Gateway+"."+c.Domain), uint32(now.Unix()))
-	return foreign.Put(path, text, 0o640, c.Program.UID, c.Program.GID)
+	return durable.Machine.Put(path, []byte(text), durable.As{Mode: 0o640, UID: c.Program.UID, GID: c.Program.GID})
 }
 
 // secret is a key with its secret, which is made once and kept in a file that
@@ -124,7 +123,7 @@ func secret(dir string, k Key) (secretKey, error) {
 			return secretKey{}, fmt.Errorf("make key %s: %w", k.Name, err)
 		}
 		s := secretKey{k.Name, k.Algorithm, base64.StdEncoding.EncodeToString(b)}
-		return s, foreign.Put(path, keysConf([]secretKey{s}), 0o600, 0, 0)
+		return s, durable.Machine.Put(path, []byte(keysConf([]secretKey{s})), durable.Private)
 	case err != nil:
 		return secretKey{}, fmt.Errorf("read key %s: %w", k.Name, err)
 	}
@@ -148,24 +147,13 @@ var keyForm = regexp.MustCompile(`(?s)algorithm\s+([a-z0-9-]+)\s*;\s*secret\s+"(
 type told map[string][]string
 
 func readTold(dir string) (told, error) {
-	b, err := os.ReadFile(filepath.Join(dir, toldFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		return told{}, nil
-	}
-	t := told{}
-	if err == nil {
-		err = json.Unmarshal(b, &t)
-	}
-	if err != nil {
+	t, path := told{}, filepath.Join(dir, toldFile)
+	if err := durable.Machine.Recover(path, &t); err != nil {
 		return told{}, fmt.Errorf("read what was put into zones: %w; records that the file has no more may stay in them", err)
 	}
 	return t, nil
 }
 
 func (t told) write(dir string) error {
-	var b strings.Builder
-	if err := json.NewEncoder(&b).Encode(t); err != nil {
-		return fmt.Errorf("note what is put into zones: %w", err)
-	}
-	return foreign.Put(filepath.Join(dir, toldFile), b.String(), 0o600, 0, 0)
+	return durable.Machine.Keep(filepath.Join(dir, toldFile), t)
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/miekg/dns"
 
+	"weir/internal/durable"
 	"weir/internal/worker"
 )
 
@@ -214,8 +215,8 @@ func (s *server) mend(ctx context.Context, c Config, z *zone, why error) ([]dns.
 	if loadErr == nil {
 		return nil, why // the zone is sound: it was something else, and is tried again
 	}
-	s.log.Error("a zone can't be loaded and is made anew; what others put in with keys is lost", "zone", z.name, "err", loadErr, "kept_as", path+".bad")
-	_ = os.Rename(path, path+".bad") // for a person to look at
+	bad, aerr := durable.Machine.Aside(path)
+	s.log.Error("a zone can't be loaded and is made anew; what others put in with keys is lost", "zone", z.name, "err", errors.Join(loadErr, aerr), "kept_as", bad)
 	if err := z.begin(c, path, time.Now()); err != nil {
 		return nil, err
 	}

@@ -14,12 +14,13 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"weir/internal/durable"
 )
 
 // Names of the files in the state directory.
 const (
 	logName     = "state.log"
-	newName     = "state.log.new"     // a log being rewritten; renamed when it is on disk
 	damagedName = "state.log.damaged" // the last log that could not be read whole
 )
 
@@ -40,6 +41,7 @@ const retryEvery = 5 * time.Second
 // fdatasync.
 type Store struct {
 	dir    string
+	disk   durable.Disk
 	dirFD  *os.File // held and locked as long as the store is open
 	damage []string
 
@@ -53,11 +55,11 @@ type Store struct {
 	err    error // why it can't be written to at the moment
 
 	// The writer's own.
-	told    bool     // err was returned to somebody
-	log     *os.File // nil: has to be rewritten before anything is appended
-	end     int64    // of the log: what is known to be on disk
-	next    uint64   // count of the next record
-	records int      // in the log
+	told    bool         // err was returned to somebody
+	log     durable.File // nil: has to be rewritten before anything is appended
+	end     int64        // of the log: what is known to be on disk
+	next    uint64       // count of the next record
+	records int          // in the log
 	retry   time.Time
 }
 
@@ -69,15 +71,18 @@ type put struct {
 // Open opens the store in dir, which it makes if need be, and reads all of it.
 // Damage is no error: see Damage. The error is that of a directory that can't be
 // used, or is in use by another process.
-func Open(dir string) (*Store, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("make the state directory: %w", err)
+func Open(dir string) (*Store, error) { return OpenOn(durable.Machine, dir) }
+
+// OpenOn is Open on another disk than the machine's.
+func OpenOn(disk durable.Disk, dir string) (*Store, error) {
+	if err := disk.Folder(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("the state directory: %w", err)
 	}
 	d, err := Lock(dir)
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{dir: dir, dirFD: d, puts: make(chan put), quit: make(chan struct{}), done: make(chan struct{})}
+	s := &Store{dir: dir, disk: disk, dirFD: d, puts: make(chan put), quit: make(chan struct{}), done: make(chan struct{})}
 	s.close = sync.OnceFunc(func() { close(s.quit) })
 	if err := s.load(); err != nil {
 		d.Close()
@@ -174,7 +179,7 @@ func (s *Store) load() error {
 	s.damage = append(said(c), unknown...)
 	if c.damaged > 0 || c.missing > 0 {
 		aside := filepath.Join(s.dir, damagedName)
-		if err := os.WriteFile(aside, b, 0o600); err != nil {
+		if err := s.disk.Put(aside, b, durable.Private); err != nil {
 			s.damage = append(s.damage, fmt.Sprintf("the damaged log could not be kept aside: %v", err))
 		} else {
 			s.damage = append(s.damage, "the damaged log is kept as "+aside)
@@ -188,10 +193,9 @@ func (s *Store) load() error {
 		}
 		return nil
 	}
-	f, err := os.OpenFile(filepath.Join(s.dir, logName), os.O_WRONLY, 0)
-	if err != nil {
-		s.err = fmt.Errorf("open the stored state for writing: %w", err)
-		return nil
+	f, err := s.disk.Append(filepath.Join(s.dir, logName))
+	if s.err = err; err != nil {
+		return nil //nolint:nilerr // the house goes on in memory: see Err
 	}
 	s.log, s.end, s.next, s.records = f, int64(len(b)), c.last+1, c.count
 	return nil
@@ -350,7 +354,7 @@ func (s *Store) append(items []Item) error {
 	if _, err := s.log.WriteAt(b, s.end); err != nil {
 		return fmt.Errorf("write the stored state: %w", err)
 	}
-	if err := unix.Fdatasync(int(s.log.Fd())); err != nil {
+	if err := s.log.Datasync(); err != nil {
 		return fmt.Errorf("write the stored state to the disk: %w", err)
 	}
 	s.end += int64(len(b))
@@ -385,23 +389,13 @@ func (s *Store) rewrite() (err error) {
 			return err
 		}
 	}
-	path := filepath.Join(s.dir, newName)
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
+	path := filepath.Join(s.dir, logName)
+	if err := s.disk.Put(path, b, durable.Private); err != nil {
 		return err
 	}
-	_, err = f.Write(b)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err == nil {
-		err = os.Rename(path, filepath.Join(s.dir, logName))
-	}
+	f, err := s.disk.Append(path)
 	if err != nil {
-		return errors.Join(err, f.Close(), os.Remove(path))
-	}
-	if err := s.dirFD.Sync(); err != nil {
-		return errors.Join(err, f.Close())
+		return err
 	}
 	s.log, s.end, s.next, s.records = f, int64(len(b)), uint64(len(keys))+1, len(keys)
 	return nil
