@@ -83,6 +83,11 @@ wan "fiber" {
     # True or false. Unsaid: false. Source: option 121, RFC 3442.
     ignore_classless_routes = false
 
+    # The line's own resolvers, in place of those that the ISP names. They are asked over this line
+    # alone, and only where a dns block wants the line's own.
+    # Address; one or a list. Unsaid: what DHCP says; with static none. Source: option 6.
+    # dns = "198.51.100.53"
+
     # Later: vendor_class.
   }
 
@@ -107,6 +112,11 @@ wan "fiber" {
     # Number, 0 to 64 (bits). Unsaid: 56; 0 with static or none, or if translate is nat66. Source:
     # IA_PD, RFC 8415, 18.2.1.
     delegate = 56
+
+    # As in ipv4.
+    # Address; one or a list. Unsaid: what DHCPv6 says; with static none. Source: option 23, RFC
+    # 3646.
+    # dns = "2001:db8:1::53"
 
     # What becomes of the house's addresses on their way out. With npt addresses in the line's
     # delegated prefix stay as they are, and all others are put into it one to one; as long as the
@@ -535,9 +545,11 @@ dns {
   engine = "auto"
 
   # Resolvers that are asked; tls://ADDRESS#NAME is asked encrypted, and has to prove that name (not
-  # with bind).
-  # Resolver; one or a list. Unsaid: forward: the line's own resolvers; bind: none, from the root
-  # on. Source: RFC 1035; RFC 7858 for tls://.
+  # with bind). wan.NAME is that line's own resolver, whatever the ISP says it is now, asked over
+  # that line; wan is that of the line in use. With bind an ISP's resolver that does not pass
+  # signatures on needs validate = false.
+  # Resolver in quotes, or a line's own: wan.NAME, wan; one or a list. Unsaid: forward: wan; bind:
+  # none, from the root on. Source: RFC 1035; RFC 7858 for tls://.
   # upstream = ["9.9.9.9", "2620:fe::fe"]
 
   # With bind: answers whose DNSSEC signatures are wrong are withheld. The root's keys are built in
@@ -562,8 +574,10 @@ dns {
   # A zone that is served here, or forwarded, by BIND. The house's domain and the LANs' reverse
   # zones are there unsaid; naming them adds to them.
   zone "home.arpa" {
-    # Who is asked for what is in this zone, and believed. Nothing else stands beside it.
-    # Resolver; one or a list. Unsaid: served here. Source: type forward.
+    # Who is asked for what is in this zone, and believed: addresses, or a line's own resolver as in
+    # upstream (wan.fiber, for names that only this ISP knows). Nothing else stands beside it.
+    # Resolver in quotes, or a line's own: wan.NAME, wan; one or a list. Unsaid: served here.
+    # Source: type forward.
     # forward = "10.9.0.1"
 
     # How long its records may be remembered.

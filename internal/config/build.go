@@ -99,6 +99,7 @@ func wan(n *node, gateway string) WAN {
 			ClientID:              one[string](v4, "client_id"),
 			Hostname:              gateway,
 			IgnoreClasslessRoutes: one[bool](v4, "ignore_classless_routes"),
+			DNS:                   list[netip.Addr](v4, "dns"),
 		},
 		IPv6: WANv6{
 			Method:    method(v6),
@@ -106,6 +107,7 @@ func wan(n *node, gateway string) WAN {
 			Gateway:   one[netip.Addr](v6, "gateway"),
 			Translate: Translate(one[string](v6, "translate")),
 			Delegate:  one[int](v6, "delegate"),
+			DNS:       list[netip.Addr](v6, "dns"),
 		},
 	}
 	if v6.said("delegate") == nil && (w.IPv6.Method == MethodStatic || w.IPv6.Method == MethodNone || w.IPv6.Translate == NAT66) {

@@ -150,6 +150,10 @@ func (c *checker) checkDNS(h *house) {
 
 func (c *checker) checkServer(h *house, it item, bind bool) {
 	s, _ := it.val.(Server)
+	if s.Line.Kind != "" {
+		c.checkLine(h, it, s.Line.Name)
+		return
+	}
 	a := s.Addr.Addr()
 	if own, at := h.gatewayAddr(a); own != "" && s.Addr.Port() == 53 {
 		c.err(it.at, fmt.Sprintf("It is in %s: every question would go in a circle.", line(at, it.at)), "%s is the gateway itself", a)
@@ -158,6 +162,22 @@ func (c *checker) checkServer(h *house, it item, bind bool) {
 	} else if bind && s.TLS {
 		c.err(it.at, `BIND forwards over TLS from 9.20 on, and weir does not ask it to yet. engine = "forward" can; or leave upstream out: BIND asks from the root on.`, "BIND is asked to forward over TLS")
 	}
+}
+
+// checkLine reports a line, or all of them (""), that can have no resolver of its own.
+func (c *checker) checkLine(h *house, it item, name string) {
+	for _, w := range h.WANs {
+		asks := func(m Method) bool { return m != MethodStatic && m != MethodNone }
+		if (name == "" || w.Name == name) && (asks(w.IPv4.Method) || asks(w.IPv6.Method) || len(w.IPv4.DNS)+len(w.IPv6.DNS) > 0) {
+			return
+		}
+	}
+	const help = `A static line's resolvers stand in its ipv4 or ipv6 block: dns = "198.51.100.53"`
+	if name == "" {
+		c.err(it.at, help, "no line has a resolver of its own")
+		return
+	}
+	c.err(it.at, help, "wan %q has no resolver of its own", name)
 }
 
 // onceEach reports blocks that have the name of one before.

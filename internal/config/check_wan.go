@@ -97,6 +97,17 @@ func (c *checker) checkFamily(wan, n *node, m Method, gateway netip.Addr) {
 	if n.bad("method") {
 		return
 	}
+	if a := n.said("dns"); a != nil && m == MethodNone {
+		c.err(a.name, "Leave out one of the two.", "dns contradicts method = \"none\"")
+	}
+	for _, it := range n.items("dns") {
+		a, _ := it.val.(netip.Addr)
+		if a.Is6() != is6 {
+			c.err(it.at, fmt.Sprintf("It belongs into ipv%d { }.", map[bool]int{true: 6, false: 4}[a.Is6()]), "%s is no %s address", a, family[is6])
+		} else if why := unfit(a); why != "" {
+			c.err(it.at, "It has to be a resolver that is reached over this line.", "%s is %s", a, why)
+		}
+	}
 	if m != MethodStatic {
 		for _, key := range []string{"address", "gateway"} {
 			if a := n.said(key); a != nil {

@@ -98,15 +98,18 @@ type WANv4 struct {
 	ClientID              string // option 61; "hex:..." for bytes; "" is the MAC
 	Hostname              string // option 12
 	IgnoreClasslessRoutes bool   // do without option 121, use option 3
+
+	DNS []netip.Addr // the line's resolvers; nil: what DHCP says
 }
 
 // WANv6 is the ipv6 block of a WAN.
 type WANv6 struct {
 	Method    Method // auto, slaac, dhcp, static or none
 	Address   []netip.Prefix
-	Gateway   netip.Addr // static only; may be link-local
-	Translate Translate  // nat66, npt or none: what is not nat66 has Delegate
-	Delegate  int        // length of the prefix to ask for, 48 to 64; 0: none
+	Gateway   netip.Addr   // static only; may be link-local
+	Translate Translate    // nat66, npt or none: what is not nat66 has Delegate
+	Delegate  int          // length of the prefix to ask for, 48 to 64; 0: none
+	DNS       []netip.Addr // the line's resolvers; nil: what the ISP says
 }
 
 // Homes says whether the LANs have addresses in what the line is delegated.
@@ -452,11 +455,12 @@ type Key struct {
 	Types     []string // nil: all
 }
 
-// Server is an upstream resolver.
+// Server is an upstream resolver: an address, or a line's own.
 type Server struct {
 	Addr netip.AddrPort
 	TLS  bool
 	Name string // the certificate's name with TLS
+	Line Ref    // a WAN whose own is asked, all of them without a name; then nothing else is set
 }
 
 // Time is the clock, and who is served by it.

@@ -5,8 +5,8 @@ var dnsBlock = &block{
 	keys: append([]*key{
 		{name: "engine", typ: typeWord, words: words("auto", "forward", "bind"), def: `"auto"`,
 			doc: "Who answers. forward is weir itself: local names from here, all others from upstream. bind is BIND 9, run by weir: it also asks from the root on, validates DNSSEC, and has zones of its own that others can update. auto is bind where it is installed (Debian: bind9) and no upstream is tls://, and wherever the file has what only BIND can do: zone, key, alias. Without BIND forward answers; weir says so where the file needs it."},
-		{name: "upstream", typ: typeServer, list: true, unsaid: "forward: the line's own resolvers; bind: none, from the root on", example: `["9.9.9.9", "2620:fe::fe"]`, source: "RFC 1035; RFC 7858 for tls://",
-			doc: "Resolvers that are asked; tls://ADDRESS#NAME is asked encrypted, and has to prove that name (not with bind)."},
+		{name: "upstream", typ: typeServer, list: true, kinds: []Kind{KindWAN}, unsaid: "forward: wan; bind: none, from the root on", example: `["9.9.9.9", "2620:fe::fe"]`, source: "RFC 1035; RFC 7858 for tls://",
+			doc: "Resolvers that are asked; tls://ADDRESS#NAME is asked encrypted, and has to prove that name (not with bind). wan.NAME is that line's own resolver, whatever the ISP says it is now, asked over that line; wan is that of the line in use. With bind an ISP's resolver that does not pass signatures on needs validate = false."},
 		{name: "validate", typ: typeFlag, def: `true`, source: "RFC 4035",
 			doc: "With bind: answers whose DNSSEC signatures are wrong are withheld. The root's keys are built in and followed (RFC 5011); a file root-anchors with DS records in the state directory takes their place."},
 		{name: "client", typ: typePrefix, list: true, unsaid: "the LANs' networks, and link-local addresses", example: `["10.0.10.0/24", "10.8.0.0/24"]`, source: "allow-query",
@@ -52,8 +52,8 @@ var zoneBlock = &block{
 	name: "zone", label: labelDomain, example: "home.arpa",
 	doc: "A zone that is served here, or forwarded, by BIND. The house's domain and the LANs' reverse zones are there unsaid; naming them adds to them.",
 	keys: []*key{
-		{name: "forward", typ: typeServer, list: true, unsaid: "served here", example: `"10.9.0.1"`, source: "type forward",
-			doc: "Who is asked for what is in this zone, and believed. Nothing else stands beside it."},
+		{name: "forward", typ: typeServer, list: true, kinds: []Kind{KindWAN}, unsaid: "served here", example: `"10.9.0.1"`, source: "type forward",
+			doc: "Who is asked for what is in this zone, and believed: addresses, or a line's own resolver as in upstream (wan.fiber, for names that only this ISP knows). Nothing else stands beside it."},
 		{name: "ttl", typ: typeDuration, min: sec, max: 7 * day, def: `"1h"`, source: "RFC 1035, $TTL",
 			doc: "How long its records may be remembered."},
 	},

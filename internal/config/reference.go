@@ -166,6 +166,8 @@ func (k *key) write(b *strings.Builder, in string) {
 		takes = "port, or a range in quotes"
 	case k.typ == typeRef:
 		takes = "name: " + takesPlaces(k)
+	case k.typ == typeServer:
+		takes += " in quotes, or a line's own: " + takesPlaces(k)
 	}
 	takes = sentence(takes)
 	if k.list {

@@ -96,6 +96,14 @@ func (c *checker) single(k *key, e hclsyntax.Expression) (any, bool) {
 		return c.protocol(k, e)
 	case typeRef, typePlace:
 		return c.place(k, e)
+	case typeServer:
+		if t, ok := e.(*hclsyntax.ScopeTraversalExpr); ok {
+			p, ok := c.reference(k, t.Traversal, e.Range())
+			if !ok {
+				return nil, false
+			}
+			return Server{Line: p.(Place).Ref}, true
+		}
 	case typeOptions:
 		return c.options(k, e)
 	case typeDuration:
@@ -244,6 +252,9 @@ func (c *checker) fromText(k *key, s string, at hcl.Range) (any, bool) {
 	case typeTarget:
 		return c.target(k, s, at)
 	case typeServer:
+		if s == "wan" || strings.HasPrefix(s, "wan.") {
+			return nil, c.textForName(k, s, at)
+		}
 		return c.server(k, s, at)
 	case typeTimeServer:
 		return c.timeServer(k, s, at)

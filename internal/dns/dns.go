@@ -43,11 +43,8 @@ type Config struct {
 	// Lists are names that are not resolved.
 	Lists []List
 
-	// Upstreams are the file's; empty: those of Lines are asked.
-	Upstreams []Server
-
-	// Lines are the lines that are up, the one in use first.
-	Lines []Line
+	// Upstreams are asked for what the house does not know, the first one first.
+	Upstreams []Upstream
 
 	// Via says by which lines upstreams are reached now. When it changes, kept
 	// sessions are closed, failures forgotten, and what is asked at that
@@ -106,11 +103,12 @@ func (s Server) String() string {
 	return "tls://" + a + "#" + s.Name
 }
 
-// Line is a WAN that is up, with its own resolvers: the far end of its cable in
-// each family, which the ruleset turns into the servers that the ISP named.
-type Line struct {
-	WAN     string
-	Servers []netip.AddrPort
+// Upstream is a server, and the WAN whose own it is ("": the file's). A line's own
+// has the address of the far end of its cable, which the ruleset turns into the
+// server that the ISP named.
+type Upstream struct {
+	Server
+	WAN string
 }
 
 // Socket is one of the worker's listening sockets.
@@ -167,27 +165,4 @@ func Label(s string) (label string, ok bool) {
 		return "", false
 	}
 	return label, true
-}
-
-// upstreams returns whom to ask in order of preference, and whose they are.
-func (c Config) upstreams() []upstream {
-	var us []upstream
-	for _, s := range c.Upstreams {
-		us = append(us, upstream{Server: s})
-	}
-	if len(us) > 0 {
-		return us
-	}
-	for _, l := range c.Lines {
-		for _, a := range l.Servers {
-			us = append(us, upstream{Server: Server{Addr: a}, WAN: l.WAN})
-		}
-	}
-	return us
-}
-
-// upstream is a server, and the WAN whose own it is ("": the file's).
-type upstream struct {
-	Server
-	WAN string
 }

@@ -44,7 +44,7 @@ type exchanger struct {
 
 // exchange asks up the question in m. The answer is checked against the
 // question; its names are lower case where they are the question's.
-func (x *exchanger) exchange(ctx context.Context, up upstream, m *dns.Msg) (*dns.Msg, error) {
+func (x *exchanger) exchange(ctx context.Context, up Upstream, m *dns.Msg) (*dns.Msg, error) {
 	ask := x.udp
 	if up.TLS {
 		ask = x.sessions.exchange

@@ -104,7 +104,7 @@ func ask(t *testing.T, x *exchanger, s Server, k key) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
-	m, err := x.exchange(ctx, upstream{Server: s}, question(k))
+	m, err := x.exchange(ctx, Upstream{Server: s}, question(k))
 	if err != nil {
 		return "error: " + err.Error()
 	}

@@ -28,7 +28,7 @@ var errBusy = errors.New("too many questions on their way")
 type forwarder struct {
 	// exchange is one try: one upstream, one question. It returns an answer to
 	// this question, whatever its code, or an error.
-	exchange func(context.Context, upstream, *dns.Msg) (*dns.Msg, error)
+	exchange func(context.Context, Upstream, *dns.Msg) (*dns.Msg, error)
 
 	// pointsInside judges answers before they are kept.
 	pointsInside func(*dns.Msg) (reason string, yes bool)
@@ -39,7 +39,7 @@ type forwarder struct {
 	mu      sync.Mutex
 	cache   *cache
 	flights map[key]*flight
-	ups     []upstream
+	ups     []Upstream
 	hs      []*health // of ups, by index
 	via     string
 	epoch   context.Context // ends when ups or via changes, and with the forwarder
@@ -74,7 +74,7 @@ func newForwarder(ctx context.Context, log *slog.Logger) *forwarder {
 
 // use sets whom to ask. Nothing happens if it is whom it asks already, by the
 // same road; else what is on its way is asked anew at once.
-func (f *forwarder) use(ups []upstream, via string) {
+func (f *forwarder) use(ups []Upstream, via string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if slices.Equal(ups, f.ups) && via == f.via {
@@ -89,7 +89,7 @@ func (f *forwarder) use(ups []upstream, via string) {
 	}
 	// What an ISP's resolver said may be meant for its own customers (a cache in
 	// its network), so it goes with the line. Failures go in any case.
-	if own := func(us []upstream) string {
+	if own := func(us []Upstream) string {
 		if len(us) == 0 {
 			return ""
 		}
@@ -189,7 +189,7 @@ type try struct {
 // fails, says that it can't, or takes longer than it is used to; whoever answers
 // first wins. The same one is asked again no sooner than after its patience, which
 // doubles each time. The outcome is empty if the epoch ended meanwhile.
-func (f *forwarder) race(ctx, epoch context.Context, k key, ups []upstream, hs []*health) outcome {
+func (f *forwarder) race(ctx, epoch context.Context, k key, ups []Upstream, hs []*health) outcome {
 	f.mu.Lock()
 	seq := order(time.Now(), hs)
 	f.mu.Unlock()
@@ -285,7 +285,7 @@ func (f *forwarder) missed(now time.Time, u int, h *health, err error) {
 // try asks one upstream once, and books how that went. It outlives a race that
 // another has won, so that an upstream is judged by what it does. booked, guarded
 // by the lock, says that its silence is booked already.
-func (f *forwarder) try(epoch context.Context, k key, i int, up upstream, h *health, booked *bool) try {
+func (f *forwarder) try(epoch context.Context, k key, i int, up Upstream, h *health, booked *bool) try {
 	ctx, cancel := context.WithTimeout(epoch, tryTimeout)
 	defer cancel()
 	start := time.Now()

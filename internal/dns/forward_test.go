@@ -24,7 +24,7 @@ type world struct {
 	does  map[string]func(ctx context.Context, m *dns.Msg) (*dns.Msg, error)
 }
 
-func (w *world) exchange(ctx context.Context, u upstream, m *dns.Msg) (*dns.Msg, error) {
+func (w *world) exchange(ctx context.Context, u Upstream, m *dns.Msg) (*dns.Msg, error) {
 	w.mu.Lock()
 	w.log = append(w.log, fmt.Sprintf("%v %s", time.Since(w.start).Round(time.Millisecond), u.Name))
 	do := w.does[u.Name]
@@ -77,10 +77,10 @@ func says(rcode int, ede ...uint16) func(context.Context, *dns.Msg) (*dns.Msg, e
 	}
 }
 
-func ups(names ...string) []upstream {
-	us := make([]upstream, len(names))
+func ups(names ...string) []Upstream {
+	us := make([]Upstream, len(names))
 	for i, n := range names {
-		us[i] = upstream{Server: Server{Name: n, Addr: netip.MustParseAddrPort("192.0.2.1:53")}, WAN: n}
+		us[i] = Upstream{Server: Server{Name: n, Addr: netip.MustParseAddrPort("192.0.2.1:53")}, WAN: n}
 	}
 	return us
 }

@@ -88,10 +88,10 @@ func TestWithOthersPrograms(t *testing.T) {
 		log := slog.New(slog.NewTextHandler(lockedWriter{&mu, &said}, &slog.HandlerOptions{Level: slog.LevelDebug}))
 		cfg := Config{
 			Gateway: "gw", Domain: "local",
-			LANs:    []LAN{{"home", prefixes("172.31.0.1/24", "fd00::1/64")}},
-			Hosts:   []Name{{"nas", addrs("172.31.0.23", "fd00::23")}},
-			Clients: prefixes("172.31.0.0/24", "fd00::/64"),
-			Lines:   []Line{{"fiber", []netip.AddrPort{netip.MustParseAddrPort("192.0.2.1:53")}}},
+			LANs:      []LAN{{"home", prefixes("172.31.0.1/24", "fd00::1/64")}},
+			Hosts:     []Name{{"nas", addrs("172.31.0.23", "fd00::23")}},
+			Clients:   prefixes("172.31.0.0/24", "fd00::/64"),
+			Upstreams: []Upstream{{Server{Addr: netip.MustParseAddrPort("192.0.2.1:53")}, "fiber"}},
 		}
 		var sockets []Socket
 		var files []*os.File

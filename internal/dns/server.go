@@ -54,7 +54,7 @@ func (s *service) configure(c Config, now time.Time) {
 	s.zone.Store(NewZone(c, uint32(now.Unix())))
 	s.from.Store(&c.Clients)
 	s.takeLists(c.Lists)
-	s.fwd.use(c.upstreams(), c.Via)
+	s.fwd.use(c.Upstreams, c.Via)
 }
 
 // allowed tells whether a client is served.

@@ -17,10 +17,10 @@ func served(t *testing.T, do func(context.Context, *dns.Msg) (*dns.Msg, error)) 
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	s := newService(ctx, slog.New(slog.DiscardHandler))
-	s.fwd.exchange = func(ctx context.Context, _ upstream, m *dns.Msg) (*dns.Msg, error) { return do(ctx, m) }
+	s.fwd.exchange = func(ctx context.Context, _ Upstream, m *dns.Msg) (*dns.Msg, error) { return do(ctx, m) }
 	c := house()
 	c.Clients = prefixes("fe80::/10", "172.31.0.0/24", "fd00::/64")
-	c.Upstreams = []Server{{Addr: netip.MustParseAddrPort("192.0.2.53:53")}}
+	c.Upstreams = []Upstream{{Server: Server{Addr: netip.MustParseAddrPort("192.0.2.53:53")}}}
 	s.configure(c, time.Unix(1e9, 0))
 	t.Cleanup(func() { cancel(); s.fwd.wg.Wait() })
 	return s

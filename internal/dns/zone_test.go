@@ -2,7 +2,6 @@ package dns
 
 import (
 	"net/netip"
-	"slices"
 	"strings"
 	"testing"
 
@@ -313,20 +312,17 @@ func TestRebinding(t *testing.T) {
 	}
 }
 
-func TestConfigUpstreams(t *testing.T) {
+func TestServerString(t *testing.T) {
 	at := netip.MustParseAddrPort
-	c := Config{Lines: []Line{{"fiber", []netip.AddrPort{at("172.31.1.1:53"), at("[fd00:1::1]:53")}}, {"lte", []netip.AddrPort{at("172.31.1.3:53")}}}}
-	names := func(us []upstream) (s []string) {
-		for _, u := range us {
-			s = append(s, strings.TrimSpace(u.String()+" "+u.WAN))
+	for want, s := range map[string]Server{
+		"172.31.1.1":                  {Addr: at("172.31.1.1:53")},
+		"fd00:1::1":                   {Addr: at("[fd00:1::1]:53")},
+		"[2620:fe::9]:5353":           {Addr: at("[2620:fe::9]:5353")},
+		"tls://9.9.9.9#dns.quad9.net": {Addr: at("9.9.9.9:853"), TLS: true, Name: "dns.quad9.net"},
+		"tls://1.1.1.1":               {Addr: at("1.1.1.1:853"), TLS: true},
+	} {
+		if got := s.String(); got != want {
+			t.Errorf("got %q, want %q", got, want)
 		}
-		return s
-	}
-	if got, want := names(c.upstreams()), []string{"172.31.1.1 fiber", "fd00:1::1 fiber", "172.31.1.3 lte"}; !slices.Equal(got, want) {
-		t.Errorf("the lines' own: %q, want %q", got, want)
-	}
-	c.Upstreams = []Server{{Addr: at("9.9.9.9:853"), TLS: true, Name: "dns.quad9.net"}, {Addr: at("[2620:fe::9]:5353")}, {Addr: at("1.1.1.1:853"), TLS: true}}
-	if got, want := names(c.upstreams()), []string{"tls://9.9.9.9#dns.quad9.net", "[2620:fe::9]:5353", "tls://1.1.1.1"}; !slices.Equal(got, want) {
-		t.Errorf("the file's: %q, want %q", got, want)
 	}
 }

@@ -341,11 +341,11 @@ func TestDNSConfig(t *testing.T) {
 	got := dnsConfig(c, w, far, leased)
 	want := dns.Config{
 		Gateway: "gw", Domain: "home.arpa", Via: "IPv4 lte, IPv6 ",
-		LANs:    []dns.LAN{{Name: "home", Addrs: prefixes("172.31.0.1/24", "fd00::1/64")}},
-		Hosts:   []dns.Name{{Name: "nas", Addrs: addresses("172.31.0.23", "fd00::23")}},
-		Leases:  leased,
-		Clients: prefixes("fe80::/10", "172.31.0.0/24", "fd00::/64"),
-		Lines:   []dns.Line{{WAN: "lte", Servers: []netip.AddrPort{netip.AddrPortFrom(far["lte"][0], 53)}}},
+		LANs:      []dns.LAN{{Name: "home", Addrs: prefixes("172.31.0.1/24", "fd00::1/64")}},
+		Hosts:     []dns.Name{{Name: "nas", Addrs: addresses("172.31.0.23", "fd00::23")}},
+		Leases:    leased,
+		Clients:   prefixes("fe80::/10", "172.31.0.0/24", "fd00::/64"),
+		Upstreams: []dns.Upstream{{Server: dns.Server{Addr: netip.AddrPortFrom(far["lte"][0], 53)}, WAN: "lte"}},
 	}
 	if d := cmp.Diff(want, got, addrs, cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })); d != "" {
 		t.Error(d)
@@ -356,8 +356,8 @@ func TestDNSConfig(t *testing.T) {
 	k = w.wans["lte"]
 	k.up4 = false
 	w.wans["lte"] = k
-	if got := dnsConfig(c, w, far, nil); len(got.Lines) != 0 {
-		t.Errorf("a dead line's resolver is asked: %v", got.Lines)
+	if got := dnsConfig(c, w, far, nil); len(got.Upstreams) != 0 {
+		t.Errorf("a dead line's resolver is asked: %v", got.Upstreams)
 	}
 	c = mustParse(t, twoLines+`dns { upstream = ["9.9.9.9", "tls://9.9.9.9#dns.quad9.net"] }`)
 	if got := dnsConfig(c, w, far, nil).Upstreams; len(got) != 2 || got[1].String() != "tls://9.9.9.9#dns.quad9.net" {

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"weir/internal/config"
-	"weir/internal/desired"
 	"weir/internal/dns"
 	"weir/internal/named"
 	"weir/internal/state"
@@ -40,25 +39,7 @@ func dnsConfig(c *config.Config, w world, far map[string][]netip.Addr, leased []
 		}
 	}
 	out.Clients, out.Private = dnsClients(c, st), c.DNS.PrivateDomain
-	for _, s := range c.DNS.Upstream {
-		out.Upstreams = append(out.Upstreams, dns.Server{Addr: s.Addr, TLS: s.TLS, Name: s.Name})
-	}
-	for _, name := range linesInOrder(c, w) {
-		l := dns.Line{WAN: name}
-		known := st.WANs[name]
-		for _, a := range far[name] {
-			fam := known.V4
-			if a.Is6() {
-				fam = known.V6
-			}
-			if fam.Up && slices.ContainsFunc(append(slices.Clone(known.V4.DNS), known.V6.DNS...), func(s netip.Addr) bool { return s.Is6() == a.Is6() }) {
-				l.Servers = append(l.Servers, netip.AddrPortFrom(a, 53))
-			}
-		}
-		if len(l.Servers) > 0 {
-			out.Lines = append(out.Lines, l)
-		}
-	}
+	out.Upstreams = upstreams(c, w, far)
 	return out
 }
 
@@ -77,47 +58,11 @@ func dnsClients(c *config.Config, st state.State) []netip.Prefix {
 	return out
 }
 
-// linesInOrder are the WANs in the order in which they would be used: those in
-// use, then as the file prefers, then the rest.
-func linesInOrder(c *config.Config, w world) []string {
-	var out []string
-	add := func(name string) {
-		if name != "" && !slices.Contains(out, name) {
-			out = append(out, name)
-		}
-	}
-	add(w.use4)
-	add(w.use6)
-	for _, name := range c.Failover.Prefer {
-		add(name)
-	}
-	for _, cw := range c.WANs {
-		add(cw.Name)
-	}
-	return out
-}
-
 // tokenIn is the address with the network of p and the interface identifier of token.
 func tokenIn(p netip.Prefix, token netip.Addr) netip.Addr {
 	n, t := p.Addr().As16(), token.As16()
 	copy(n[8:], t[8:])
 	return netip.AddrFrom16(n)
-}
-
-// farEnds are the addresses of the cables' ends in the WANs' namespaces.
-func farEnds(d desired.Desired) map[string][]netip.Addr {
-	out := map[string][]netip.Addr{}
-	for _, ns := range d.Namespaces {
-		if ns.WAN == "" {
-			continue
-		}
-		for _, a := range ns.Addrs {
-			if a.Link == desired.CableInner && !a.Prefix.Addr().IsLinkLocalUnicast() {
-				out[ns.WAN] = append(out[ns.WAN], a.Prefix.Addr())
-			}
-		}
-	}
-	return out
 }
 
 // dnsAddrs are the addresses that the resolver answers on.
@@ -168,7 +113,7 @@ func (d *daemon) syncDNS(ctx context.Context) {
 		return // the port is not free yet; it comes again
 	}
 	if d.useBIND() {
-		bind, notes, err := d.wholeNamed(d.cfg, d.world.state(d.cfg), d.built, leases)
+		bind, notes, err := d.wholeNamed(d.cfg, d.world, d.built, leases)
 		switch {
 		case err == nil && d.dns != nil:
 			d.changeEngine(ctx)

@@ -24,7 +24,8 @@ import (
 )
 
 // namedConfig is what BIND is told. cables has the addresses of their ends.
-func namedConfig(c *config.Config, st state.State, cables desired.Desired, leases []state.Lease) named.Config {
+func namedConfig(c *config.Config, w world, cables desired.Desired, leases []state.Lease) named.Config {
+	st := w.state(c)
 	out := named.Config{Gateway: c.Gateway.Name, Domain: c.Gateway.Domain, Unchecked: !c.DNS.Validate}
 	for _, l := range c.LANs {
 		out.LANs = append(out.LANs, named.LAN{Name: l.Name, Addrs: lanAddresses(c, l, st)})
@@ -38,12 +39,12 @@ func namedConfig(c *config.Config, st state.State, cables desired.Desired, lease
 	if p := c.Cables6(st.ULA); p.IsValid() {
 		nets = append(nets, p)
 	}
-	for _, w := range c.WANs {
-		out.Cables = append(out.Cables, named.Cable{WAN: w.Name, Near: near[w.Name], Far: far[w.Name], Networks: nets})
+	for _, l := range c.WANs {
+		out.Cables = append(out.Cables, named.Cable{WAN: l.Name, Near: near[l.Name], Far: far[l.Name], Networks: nets})
 	}
-	out.Upstreams = servers(c.DNS.Upstream)
+	out.Upstreams = forwarders(c, w, far, c.DNS.Upstream)
 	for _, z := range c.DNS.Zones {
-		nz := named.Zone{Name: z.Name, Forward: servers(z.Forward)}
+		nz := named.Zone{Name: z.Name, Forward: forwarders(c, w, far, z.Forward)}
 		if len(nz.Forward) == 0 {
 			nz.TTL = uint32(z.TTL.Seconds())
 			nz.SOA = named.SOA{
@@ -71,14 +72,6 @@ func namedConfig(c *config.Config, st state.State, cables desired.Desired, lease
 		if name != "" {
 			out.Leases = append(out.Leases, named.Lease{Name: name, Addr: l.Addr, Client: l.Client, MAC: l.MAC})
 		}
-	}
-	return out
-}
-
-func servers(of []config.Server) []netip.AddrPort {
-	var out []netip.AddrPort
-	for _, s := range of {
-		out = append(out, s.Addr)
 	}
 	return out
 }
@@ -121,12 +114,12 @@ func rootAnchors(stateDir string) (text, note string) {
 }
 
 // wholeNamed is namedConfig with what this machine has.
-func (d *daemon) wholeNamed(c *config.Config, st state.State, cables desired.Desired, leases []state.Lease) (_ named.Config, notes []string, err error) {
+func (d *daemon) wholeNamed(c *config.Config, w world, cables desired.Desired, leases []state.Lease) (_ named.Config, notes []string, err error) {
 	p, err := named.Find()
 	if err != nil {
 		return named.Config{}, nil, err
 	}
-	out := namedConfig(c, st, cables, leases)
+	out := namedConfig(c, w, cables, leases)
 	out.Program, out.Dir = p, d.namedDir()
 	var note string
 	if out.Anchors, note = rootAnchors(d.o.StateDir); note != "" {
@@ -182,8 +175,7 @@ func (d *daemon) checkNames(ctx context.Context, c *config.Config, w world) erro
 	if bind, _ := d.chooseEngine(c); !bind {
 		return nil
 	}
-	st := w.state(c)
-	nc, _, err := d.wholeNamed(c, st, desired.Build(c, st), nil)
+	nc, _, err := d.wholeNamed(c, w, desired.Build(c, w.state(c)), nil)
 	if errors.Is(err, named.ErrMissing) {
 		return nil // a note says so
 	}

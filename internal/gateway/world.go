@@ -89,6 +89,12 @@ func (w world) state(c *config.Config) state.State {
 				}
 			}
 		}
+		if len(cw.IPv4.DNS) > 0 {
+			v.V4.DNS = cw.IPv4.DNS
+		}
+		if len(cw.IPv6.DNS) > 0 {
+			v.V6.DNS = cw.IPv6.DNS
+		}
 		s.WANs[cw.Name] = v
 	}
 	return s
