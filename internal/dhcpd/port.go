@@ -103,6 +103,10 @@ func (s *server) open(ctx context.Context, l LAN, files []*os.File) (*port, erro
 	return p, nil
 }
 
+// framesAtOnce is how many messages are handed to the loop together, where as
+// many wait to be read.
+const framesAtOnce = 64
+
 func (s *server) readDHCP(ctx context.Context, lan string, conn *ether.Conn) error {
 	b := make([]byte, ether.MaxFrame)
 	for {
@@ -110,22 +114,40 @@ func (s *server) readDHCP(ctx context.Context, lan string, conn *ether.Conn) err
 		if err != nil {
 			return s.ended(ctx, lan, err)
 		}
-		u, err := ether.ParseUDP(raw, partial)
-		if err != nil {
-			s.log.Debug("frame to the DHCP server's port", "lan", lan, "err", err)
-			continue
+		var frames []frame
+		for err == nil {
+			if f, ok := s.message(lan, raw, partial); ok {
+				frames = append(frames, f)
+			}
+			if len(frames) == framesAtOnce {
+				break
+			}
+			raw, partial, err = conn.ReadNow(b) // what else is wrong than EAGAIN, Read says, too
 		}
-		p, err := parse(u.Payload)
-		if err != nil {
-			s.log.Debug("message to the DHCP server", "lan", lan, "mac", u.SrcMAC.String(), "err", err)
+		if len(frames) == 0 {
 			continue
 		}
 		select {
-		case s.frames <- frame{lan: lan, packet: p, from: u.SrcMAC, ucast: !u.DstMAC.IsGroup()}:
+		case s.frames <- frames:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
+}
+
+// message reads a frame; false if it is none of a client's or relay's.
+func (s *server) message(lan string, raw []byte, partial bool) (frame, bool) {
+	u, err := ether.ParseUDP(raw, partial)
+	if err != nil {
+		s.log.Debug("frame to the DHCP server's port", "lan", lan, "err", err)
+		return frame{}, false
+	}
+	p, err := parse(u.Payload)
+	if err != nil {
+		s.log.Debug("message to the DHCP server", "lan", lan, "mac", u.SrcMAC.String(), "err", err)
+		return frame{}, false
+	}
+	return frame{lan: lan, packet: p, from: u.SrcMAC, ucast: !u.DstMAC.IsGroup()}, true
 }
 
 func (s *server) readARP(ctx context.Context, lan string, conn *ether.Conn) error {
@@ -140,7 +162,7 @@ func (s *server) readARP(ctx context.Context, lan string, conn *ether.Conn) erro
 			continue
 		}
 		select {
-		case s.frames <- frame{lan: lan, arp: &a}:
+		case s.frames <- []frame{{lan: lan, arp: &a}}:
 		case <-ctx.Done():
 			return ctx.Err()
 		}

@@ -38,7 +38,7 @@ type server struct {
 	log    *slog.Logger
 	engine *Engine
 	ports  map[string]*port
-	frames chan frame
+	frames chan []frame // of one LAN, in their order
 
 	// Leases on their way to the disk, with the replies that wait for them: the
 	// batch that the parent has (id), and what came since.
@@ -69,7 +69,7 @@ func Run(ctx context.Context, parent *worker.Conn, log *slog.Logger) error {
 	}
 	s := &server{
 		parent: parent, log: log, engine: New(time.Now(), clock),
-		ports: map[string]*port{}, frames: make(chan frame, 64),
+		ports: map[string]*port{}, frames: make(chan []frame, 1),
 	}
 	return worker.Obey(ctx, parent, s.loop)
 }
@@ -83,8 +83,6 @@ func (s *server) loop(ctx context.Context, orders <-chan worker.Order[Order]) er
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
-		now := time.Now()
-		var out Out
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -92,21 +90,25 @@ func (s *server) loop(ctx context.Context, orders <-chan worker.Order[Order]) er
 			if err := s.obey(ctx, o); err != nil {
 				return err
 			}
-		case f := <-s.frames:
-			now = time.Now()
-			if f.arp != nil {
-				out = s.engine.ARP(now, f.lan, *f.arp)
-			} else {
-				out = s.engine.Handle(now, f.lan, f.packet, f.from, f.ucast)
+		case frames := <-s.frames:
+			for _, f := range frames {
+				now := time.Now()
+				if f.arp != nil {
+					s.do(ctx, now, s.engine.ARP(now, f.lan, *f.arp))
+				} else {
+					s.do(ctx, now, s.engine.Handle(now, f.lan, f.packet, f.from, f.ucast))
+				}
 			}
 		case <-timer.C:
-			now = time.Now()
-			out = s.engine.Tick(now)
+			now := time.Now()
+			s.do(ctx, now, s.engine.Tick(now))
 		}
-		if err := s.do(ctx, now, out); err != nil {
+		s.listen()
+		now := time.Now()
+		if err := s.report(now); err != nil {
 			return err
 		}
-		timer.Reset(time.Until(s.engine.Next()))
+		timer.Reset(s.engine.Next().Sub(now))
 	}
 }
 
@@ -128,19 +130,10 @@ func (s *server) obey(ctx context.Context, o worker.Order[Order]) error {
 }
 
 // do carries out what the engine wants.
-func (s *server) do(ctx context.Context, now time.Time, out Out) error {
+func (s *server) do(ctx context.Context, now time.Time, out Out) {
 	s.say(ctx, now, out.Events)
-	for lan, p := range s.ports {
-		if probing := s.engine.Probing(lan); probing != p.probing {
-			filter := ether.Nothing()
-			if probing {
-				filter = ether.ARPReplies()
-			}
-			if err := p.arp.SetFilter(filter); err != nil {
-				s.log.Warn("addresses are offered without a check", "lan", lan, "err", err)
-			}
-			p.probing = probing
-		}
+	if len(out.Probes) > 0 {
+		s.listen() // before anybody answers
 	}
 	for _, q := range out.Probes {
 		if p := s.ports[q.LAN]; p != nil {
@@ -161,7 +154,24 @@ func (s *server) do(ctx context.Context, now time.Time, out Out) error {
 			s.waiting = append(s.waiting, keep{*r.Keep, &r})
 		}
 	}
-	return s.report(now)
+}
+
+// listen hears ARP on the LANs where answers to probes are waited for.
+func (s *server) listen() {
+	for lan, p := range s.ports {
+		probing := s.engine.Probing(lan)
+		if probing == p.probing {
+			continue
+		}
+		filter := ether.Nothing()
+		if probing {
+			filter = ether.ARPReplies()
+		}
+		if err := p.arp.SetFilter(filter); err != nil {
+			s.log.Warn("addresses are offered without a check", "lan", lan, "err", err)
+		}
+		p.probing = probing
+	}
 }
 
 // say logs events.

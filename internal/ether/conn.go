@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"syscall"
 	"time"
 	"unsafe"
 
@@ -181,7 +182,8 @@ func ARPReplies() []bpf.Instruction {
 // Conn reads and writes frames on a packet socket.
 type Conn struct {
 	c    *socket.Conn
-	port int // its index
+	raw  syscall.RawConn // of c
+	port int             // its index
 	oob  []byte
 }
 
@@ -199,7 +201,11 @@ func NewConn(f *os.File) (*Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("take the packet socket %s: %w", f.Name(), errors.Join(err, c.Close()))
 	}
-	return &Conn{c: c, port: ll.Ifindex, oob: make([]byte, 256)}, nil
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return nil, fmt.Errorf("take the packet socket %s: %w", f.Name(), errors.Join(err, c.Close()))
+	}
+	return &Conn{c: c, raw: raw, port: ll.Ifindex, oob: make([]byte, 256)}, nil
 }
 
 // Close closes the socket; a Read that waits returns.
@@ -224,9 +230,18 @@ const downPause = 50 * time.Millisecond
 // Read waits for the next frame addressed to this port (or to everybody) and
 // untagged there, and puts it into b, which has room for MaxFrame bytes.
 // partial says that the UDP checksum in it must not be looked at. A port that
-// is down is waited for. One goroutine at a time.
+// is down is waited for. One goroutine at a time, this or ReadNow.
 func (c *Conn) Read(ctx context.Context, b []byte) (frame []byte, partial bool, err error) {
 	for {
+		// A frame that is there already is had without having ctx watched, which
+		// takes a goroutine each time.
+		frame, partial, err = c.ReadNow(b)
+		if !errors.Is(err, unix.EAGAIN) {
+			if ctx.Err() != nil {
+				return nil, false, ctx.Err()
+			}
+			return frame, partial, err
+		}
 		n, oobn, flags, from, err := c.c.Recvmsg(ctx, b, c.oob, 0)
 		switch {
 		case errors.Is(err, unix.ENETDOWN):
@@ -235,35 +250,68 @@ func (c *Conn) Read(ctx context.Context, b []byte) (frame []byte, partial bool, 
 				return nil, false, ctx.Err()
 			case <-time.After(downPause):
 			}
-			continue
 		case err != nil:
 			return nil, false, fmt.Errorf("read a packet socket: %w", err)
-		case flags&unix.MSG_TRUNC != 0:
-			continue // longer than any message of ours
+		default:
+			if partial, ok := ours(c.oob[:oobn], flags, from); ok {
+				return b[:n], partial, nil
+			}
 		}
-		if ll, ok := from.(*unix.SockaddrLinklayer); ok &&
-			(ll.Pkttype == unix.PACKET_OTHERHOST || ll.Pkttype == unix.PACKET_OUTGOING) {
-			continue
-		}
-		status, vlan := aux(c.oob[:oobn])
-		if status&unix.TP_STATUS_VLAN_VALID != 0 && vlan&0xfff != 0 {
-			continue // tagged with a VLAN that nobody took (802.1Q; VID 0 is a priority only)
-		}
-		return b[:n], status&(unix.TP_STATUS_CSUMNOTREADY|unix.TP_STATUS_CSUM_VALID) != 0, nil
 	}
+}
+
+// ReadNow is Read of a frame that is there. The error is EAGAIN if none is.
+func (c *Conn) ReadNow(b []byte) (frame []byte, partial bool, err error) {
+	for {
+		var n, oobn, flags int
+		var from unix.Sockaddr
+		var recvErr error
+		err := c.raw.Read(func(fd uintptr) bool {
+			n, oobn, flags, from, recvErr = unix.Recvmsg(int(fd), b, c.oob, unix.MSG_DONTWAIT)
+			return true
+		})
+		switch {
+		case errors.Is(recvErr, unix.EINTR):
+			continue
+		case errors.Is(recvErr, unix.ENETDOWN):
+			return nil, false, unix.EAGAIN // for as long as it is
+		case err != nil || recvErr != nil:
+			return nil, false, fmt.Errorf("read a packet socket: %w", errors.Join(err, recvErr))
+		}
+		if partial, ok := ours(c.oob[:oobn], flags, from); ok {
+			return b[:n], partial, nil
+		}
+	}
+}
+
+// ours says whether a frame is for us, by what recvmsg(2) tells of it.
+func ours(oob []byte, flags int, from unix.Sockaddr) (partial, ok bool) {
+	if flags&unix.MSG_TRUNC != 0 {
+		return false, false // longer than any message of ours
+	}
+	if ll, ok := from.(*unix.SockaddrLinklayer); ok &&
+		(ll.Pkttype == unix.PACKET_OTHERHOST || ll.Pkttype == unix.PACKET_OUTGOING) {
+		return false, false
+	}
+	status, vlan := aux(oob)
+	if status&unix.TP_STATUS_VLAN_VALID != 0 && vlan&0xfff != 0 {
+		return false, false // tagged with a VLAN that nobody took (802.1Q; VID 0 is a priority only)
+	}
+	return status&(unix.TP_STATUS_CSUMNOTREADY|unix.TP_STATUS_CSUM_VALID) != 0, true
 }
 
 // aux finds what PACKET_AUXDATA says (struct tpacket_auxdata, linux/if_packet.h).
 func aux(oob []byte) (status uint32, vlan uint16) {
-	cmsgs, err := unix.ParseSocketControlMessage(oob)
-	if err != nil {
-		return 0, 0
-	}
-	for _, m := range cmsgs {
-		if m.Header.Level == unix.SOL_PACKET && m.Header.Type == unix.PACKET_AUXDATA &&
-			len(m.Data) >= int(unsafe.Sizeof(unix.TpacketAuxdata{})) {
-			return binary.NativeEndian.Uint32(m.Data[0:]), binary.NativeEndian.Uint16(m.Data[16:])
+	for len(oob) > 0 {
+		header, data, rest, err := unix.ParseOneSocketControlMessage(oob)
+		if err != nil {
+			return 0, 0
 		}
+		if header.Level == unix.SOL_PACKET && header.Type == unix.PACKET_AUXDATA &&
+			len(data) >= int(unsafe.Sizeof(unix.TpacketAuxdata{})) {
+			return binary.NativeEndian.Uint32(data[0:]), binary.NativeEndian.Uint16(data[16:])
+		}
+		oob = rest
 	}
 	return 0, 0
 }
@@ -282,16 +330,12 @@ func (c *Conn) Write(ctx context.Context, frame []byte) error {
 // that is stuck.
 func (c *Conn) WriteNow(frame []byte) error {
 	to := &unix.SockaddrLinklayer{Protocol: binary.NativeEndian.Uint16(frame[ethLen-2:]), Ifindex: c.port}
-	rc, err := c.c.SyscallConn()
-	if err == nil {
-		var sendErr error
-		err = rc.Write(func(fd uintptr) bool {
-			sendErr = unix.Sendto(int(fd), frame, unix.MSG_DONTWAIT, to)
-			return true
-		})
-		err = errors.Join(err, sendErr)
-	}
-	if err != nil {
+	var sendErr error
+	err := c.raw.Write(func(fd uintptr) bool {
+		sendErr = unix.Sendto(int(fd), frame, unix.MSG_DONTWAIT, to)
+		return true
+	})
+	if err = errors.Join(err, sendErr); err != nil {
 		return fmt.Errorf("send a frame: %w", err)
 	}
 	return nil
