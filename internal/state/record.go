@@ -2,10 +2,13 @@ package state
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"hash/crc32"
+	"slices"
+	"strconv"
 )
 
 // The log's format. A record is a line with an empty line before it:
@@ -34,18 +37,29 @@ type entry struct {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// appendRecord appends e's record to b.
+// appendRecord appends e's record to b. e.Val is JSON as json.Marshal writes it.
 func appendRecord(b []byte, e entry) ([]byte, error) {
-	j, err := json.Marshal(e)
+	key, err := json.Marshal(e.Key)
 	if err != nil {
 		return b, fmt.Errorf("encode %q for the store: %w", e.Key, err)
 	}
-	if len(j) > maxRecord {
-		return b, fmt.Errorf("%q has %d bytes: too many for the store", e.Key, len(j))
+	size := len(key) + len(e.Val) + recordRoom
+	if size > maxRecord {
+		return b, fmt.Errorf("%q has %d bytes: too many for the store", e.Key, size)
 	}
+	// json.Marshal of the entry would read each value once more.
+	b = slices.Grow(b, size)
 	b = append(b, '\n')
-	b = fmt.Appendf(b, "%08x ", crc32.Checksum(j, castagnoli))
-	b = append(b, j...)
+	head := len(b)
+	b = append(b, "00000000 "...)
+	body := len(b)
+	b = strconv.AppendUint(append(b, `{"n":`...), e.N, 10)
+	b = append(append(b, `,"k":`...), key...)
+	b = append(append(b, `,"v":`...), e.Val...)
+	b = append(b, '}')
+	var sum [4]byte
+	binary.BigEndian.PutUint32(sum[:], crc32.Checksum(b[body:], castagnoli))
+	hex.Encode(b[head:], sum[:])
 	return append(b, '\n'), nil
 }
 
