@@ -3,21 +3,16 @@ package main
 import (
 	"bufio"
 	"context"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"time"
 
-	"github.com/insomniacslk/dhcp/dhcpv4"
-
-	"weir/internal/ether"
 	"weir/internal/lab"
 )
 
@@ -182,23 +177,11 @@ func newDHCP(ctx context.Context, l *lab.Lab, h *lab.Host, name, weir, dir strin
 	if err := h.Start(cmd); err != nil {
 		return nil, err
 	}
-	load := &dhcpLoad{}
-	err = clients.Do(func() error {
-		ifi, err := net.InterfaceByName("e0")
-		if err != nil {
-			return err
-		}
-		load.mac = ether.MAC(ifi.HardwareAddr)
-		f, err := ether.Open("e0", ether.TypeIPv4, ether.ToUDP(dhcpv4.ClientPort))
-		if err != nil {
-			return err
-		}
-		load.conn, err = ether.NewConn(f)
-		return err
-	})
+	crowd, err := clients.Crowd("e0")
 	if err != nil {
 		return nil, err
 	}
+	load := &dhcpLoad{crowd: crowd}
 	for began := time.Now(); ; {
 		f, err := load.run(ctx, time.Second)
 		if err == nil && f.Count > 0 {
@@ -211,104 +194,33 @@ func newDHCP(ctx context.Context, l *lab.Lab, h *lab.Host, name, weir, dir strin
 	}
 }
 
-// dhcpLoad is many clients that get an address, one after the other, of which a
-// number is under way at a time.
+// dhcpLoad is new clients that get an address, a number of them at a time.
 type dhcpLoad struct {
-	conn *ether.Conn
-	mac  ether.MAC
-	n    uint32 // clients so far
-}
-
-// client is one that is under way.
-type client struct {
-	request []byte // what it said last
-	said    time.Time
+	crowd *lab.Crowd
+	n     uint32 // clients so far
 }
 
 func (d *dhcpLoad) run(ctx context.Context, lasts time.Duration) (figure, error) {
-	under := map[uint32]*client{}
-	for range dhcpClients {
-		if err := d.discover(ctx, under); err != nil {
-			return figure{}, err
-		}
-	}
-	b := make([]byte, ether.MaxFrame)
 	began := time.Now()
-	acks := 0
-	for time.Since(began) < lasts && acks < dhcpMost {
-		wait, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
-		frame, partial, err := d.conn.Read(wait, b)
-		cancel()
-		if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) {
-			for _, c := range under {
-				if time.Since(c.said) > time.Second {
-					c.said = time.Now()
-					if err := d.say(ctx, c.request); err != nil {
-						return figure{}, err
-					}
-				}
-			}
-			continue
+	var f figure
+	var over bool // what is answered later is not counted
+	left, naks := dhcpMost, 0
+	next := func() (e lab.Exchange, ok bool) {
+		if left == 0 || time.Since(began) >= lasts {
+			f.Per, over = time.Since(began).Seconds(), true
+			return e, false
 		}
-		if err != nil {
-			return figure{}, err
-		}
-		u, err := ether.ParseUDP(frame, partial)
-		if err != nil {
-			continue
-		}
-		p, err := dhcpv4.FromBytes(u.Payload)
-		if err != nil {
-			continue
-		}
-		id := binary.BigEndian.Uint32(p.TransactionID[:])
-		c := under[id]
-		if c == nil {
-			continue
-		}
-		switch p.MessageType() {
-		case dhcpv4.MessageTypeOffer:
-			q := message(id, dhcpv4.MessageTypeRequest)
-			q.UpdateOption(dhcpv4.OptRequestedIPAddress(p.YourIPAddr))
-			q.UpdateOption(dhcpv4.OptServerIdentifier(p.ServerIdentifier()))
-			c.request, c.said = q.ToBytes(), time.Now()
-			err = d.say(ctx, c.request)
-		case dhcpv4.MessageTypeAck:
-			acks++
-			delete(under, id)
-			err = d.discover(ctx, under)
-		default:
-			return figure{}, fmt.Errorf("a client is told %s", p.MessageType())
-		}
-		if err != nil {
-			return figure{}, err
-		}
+		left--
+		d.n++
+		return lab.Exchange{Client: d.n, Wish: lab.ToLease}, true
 	}
-	return figure{Count: float64(acks), Per: time.Since(began).Seconds()}, nil
-}
-
-// discover has a new client begin.
-func (d *dhcpLoad) discover(ctx context.Context, under map[uint32]*client) error {
-	d.n++
-	c := &client{request: message(d.n, dhcpv4.MessageTypeDiscover).ToBytes(), said: time.Now()}
-	under[d.n] = c
-	return d.say(ctx, c.request)
-}
-
-func message(id uint32, t dhcpv4.MessageType) *dhcpv4.DHCPv4 {
-	p := &dhcpv4.DHCPv4{OpCode: dhcpv4.OpcodeBootRequest, HWType: 1, ClientHWAddr: net.HardwareAddr{2, 0, 0, 0, 0, 0}, Options: dhcpv4.Options{}}
-	binary.BigEndian.PutUint32(p.ClientHWAddr[2:], id)
-	binary.BigEndian.PutUint32(p.TransactionID[:], id)
-	p.SetBroadcast()
-	p.UpdateOption(dhcpv4.OptMessageType(t))
-	p.UpdateOption(dhcpv4.OptParameterRequestList(dhcpv4.OptionSubnetMask, dhcpv4.OptionRouter, dhcpv4.OptionDomainNameServer, dhcpv4.OptionDomainName))
-	return p
-}
-
-func (d *dhcpLoad) say(ctx context.Context, payload []byte) error {
-	u := ether.UDP{
-		SrcMAC: d.mac, DstMAC: ether.Broadcast, Payload: payload,
-		Src: netip.MustParseAddrPort("0.0.0.0:68"), Dst: netip.MustParseAddrPort("255.255.255.255:67"),
+	err := d.crowd.Do(ctx, dhcpClients, 5*time.Second, next, func(e lab.Exchange) {
+		if naks += e.NAKs; e.OK && !over {
+			f.Count++
+		}
+	})
+	if naks > 0 {
+		err = errors.Join(err, fmt.Errorf("%d NAKs", naks))
 	}
-	return d.conn.Write(ctx, u.Frame())
+	return f, err
 }
