@@ -60,6 +60,7 @@ type Store struct {
 	end     int64        // of the log: what is known to be on disk
 	next    uint64       // count of the next record
 	records int          // in the log
+	slack   int          // see slack
 	retry   time.Time
 }
 
@@ -82,7 +83,7 @@ func OpenOn(disk durable.Disk, dir string) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{dir: dir, disk: disk, dirFD: d, puts: make(chan put), quit: make(chan struct{}), done: make(chan struct{})}
+	s := &Store{dir: dir, disk: disk, dirFD: d, slack: slack, puts: make(chan put), quit: make(chan struct{}), done: make(chan struct{})}
 	s.close = sync.OnceFunc(func() { close(s.quit) })
 	if err := s.load(); err != nil {
 		d.Close()
@@ -293,7 +294,7 @@ func (s *Store) commit(batch []put) error {
 		err = s.rewrite()
 	case len(changed) == 0:
 		return nil
-	case s.records > live+slack:
+	case s.records > live+s.slack:
 		err = s.rewrite()
 	default:
 		if err = s.append(changed); err != nil {
