@@ -35,6 +35,7 @@ type failure struct {
 var (
 	begins  = regexp.MustCompile(`^=== (?:RUN|PAUSE|CONT|NAME) +(\S*)`)
 	verdict = regexp.MustCompile(`^( *)--- (PASS|FAIL|SKIP): (\S+)`)
+	another = regexp.MustCompile(`^@@PACKAGE (\S+)`) // the next test binary in the virtual machine, see test/vm-run
 	ended   = regexp.MustCompile(`^(ok|FAIL)\s+(\S+/\S+)(.*)`)
 	build   = regexp.MustCompile(`^# (\S+)`)
 	place   = regexp.MustCompile(`^\s*[\w./-]+\.go:\d+: `)
@@ -57,7 +58,14 @@ func read(log io.Reader) ([]failure, error) {
 	var r reader
 	r.clear()
 	built := map[string][]string{} // what the compiler said, by package
-	building := ""
+	building, binary := "", ""
+	// A test binary that runs without the go tool says of no package that it failed.
+	alone := func() {
+		if len(r.top) > 0 {
+			out = append(out, r.failures(binary, "", built)...)
+		}
+		r.clear()
+	}
 	lines := bufio.NewScanner(log)
 	lines.Buffer(nil, 16<<20)
 	for lines.Scan() {
@@ -68,6 +76,11 @@ func read(log io.Reader) ([]failure, error) {
 			}
 			r.clear()
 			building = ""
+			continue
+		}
+		if m := another.FindStringSubmatch(line); m != nil {
+			alone()
+			binary = m[1]
 			continue
 		}
 		if m := build.FindStringSubmatch(line); m != nil {
@@ -96,6 +109,7 @@ func read(log io.Reader) ([]failure, error) {
 		}
 		r.said[r.test] = append(r.said[r.test], line)
 	}
+	alone()
 	return out, lines.Err()
 }
 

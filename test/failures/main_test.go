@@ -120,6 +120,23 @@ failed (1):
 	}
 }
 
+// In the virtual machine test binaries run one after the other, without the go tool.
+func TestInTheVirtualMachine(t *testing.T) {
+	got := told(t, []byte(`@@PACKAGE weir/internal/kernel
+=== RUN   TestVLAN
+    vlan_test.go:10: no such link
+--- FAIL: TestVLAN (0.10s)
+FAIL
+@@PACKAGE weir/internal/chrony
+=== RUN   TestClock
+--- PASS: TestClock (0.10s)
+PASS
+`))
+	if !strings.HasPrefix(got, "--- weir/internal/kernel TestVLAN, which failed, said last:\n        vlan_test.go:10: no such link\n") || !strings.HasSuffix(got, "failed (1):\n  weir/internal/kernel TestVLAN\n") {
+		t.Error(got)
+	}
+}
+
 // What does not compile is told by what the compiler said.
 func TestWhatDoesNotCompile(t *testing.T) {
 	got := told(t, []byte(`# weir/internal/dns [weir/internal/dns.test]
