@@ -4,11 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"time"
 
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
-	"weir/internal/desired"
 	"weir/internal/plan"
 )
 
@@ -30,15 +30,20 @@ func (s *space) addrs(names map[int]string) ([]plan.Addr, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list addresses in %s: %w", place(s.name), err)
 	}
+	var up unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &up); err != nil {
+		return nil, fmt.Errorf("read the clock: %w", err)
+	}
 	out := make([]plan.Addr, 0, len(msgs))
 	for _, m := range msgs {
 		if m.Header.Type != unix.RTM_NEWADDR {
 			continue
 		}
-		a, err := parseAddr(m.Data, names)
+		a, made, err := parseAddr(m.Data, names)
 		if err != nil {
 			return nil, fmt.Errorf("list addresses in %s: %w", place(s.name), err)
 		}
+		a.Fresh = time.Duration(up.Nano())-made < time.Second
 		if a.Link != "" && a.Link != "lo" {
 			out = append(out, a)
 		}
@@ -46,18 +51,23 @@ func (s *space) addrs(names map[int]string) ([]plan.Addr, error) {
 	return out, nil
 }
 
-// parseAddr reads an address (struct ifaddrmsg and its attributes).
-func parseAddr(b []byte, names map[int]string) (plan.Addr, error) {
+// parseAddr reads an address (struct ifaddrmsg and its attributes), and when it was
+// made, by CLOCK_MONOTONIC, which jiffies follow.
+func parseAddr(b []byte, names map[int]string) (a plan.Addr, made time.Duration, err error) {
 	if len(b) < unix.SizeofIfAddrmsg {
-		return plan.Addr{}, short("address", b)
+		return a, 0, short("address", b)
 	}
 	family, bits, flags := b[0], int(b[1]), uint32(b[2])
-	a := plan.Addr{Addr: desired.Addr{Link: names[int(native.Uint32(b[4:]))]}}
+	a.Link = names[int(native.Uint32(b[4:]))]
 	var local, address netip.Addr
 	var proto uint8
 	known := false
-	err := decode(b[unix.SizeofIfAddrmsg:], func(d *netlink.AttributeDecoder) {
+	err = decode(b[unix.SizeofIfAddrmsg:], func(d *netlink.AttributeDecoder) {
 		switch d.Type() {
+		case unix.IFA_CACHEINFO: // struct ifa_cacheinfo: preferred, valid, cstamp, tstamp; stamps in 1/100 s
+			if c := d.Bytes(); len(c) >= 12 {
+				made = time.Duration(native.Uint32(c[8:])) * 10 * time.Millisecond
+			}
 		case unix.IFA_LOCAL:
 			local, _ = netip.AddrFromSlice(d.Bytes())
 		case unix.IFA_ADDRESS:
@@ -71,7 +81,7 @@ func parseAddr(b []byte, names map[int]string) (plan.Addr, error) {
 		}
 	})
 	if err != nil {
-		return a, err
+		return a, 0, err
 	}
 	if !local.IsValid() {
 		local = address
@@ -93,7 +103,7 @@ func parseAddr(b []byte, names map[int]string) (plan.Addr, error) {
 			// Before IFA_PROTO: what the kernel makes from an RA is not permanent.
 			!known && flags&unix.IFA_F_PERMANENT == 0 && flags&unix.IFA_F_MANAGETEMPADDR != 0
 	}
-	return a, nil
+	return a, made, nil
 }
 
 func (s *space) addAddr(a plan.Addr) error {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
@@ -11,10 +12,10 @@ import (
 	"weir/internal/plan"
 )
 
-// The kernel makes routes for each address: one to its network, and for IPv4 one
-// in table local that says the address is ours. It makes them once: somebody who
-// flushes a table takes them for good, and what goes through a gateway of that
-// network, or to the address itself, has no road any more.
+// The kernel makes routes for each address: one to its network, and one in table
+// local that says the address is ours. It makes them once: somebody who flushes a
+// table takes them for good, and what goes through a gateway of that network, or
+// to the address itself, has no road any more.
 
 const (
 	rtnLocal       = 2
@@ -71,7 +72,7 @@ func (d *direct) bare(a plan.Addr, up bool) bool {
 	if !up || a.Peer.IsValid() || a.Tentative || a.DADFailed {
 		return false
 	}
-	if ip.Is4() && !d.local[ip] {
+	if !d.local[ip] && (ip.Is4() || !a.Fresh) {
 		return true
 	}
 	return !a.NoPrefixRoute && !a.Prefix.IsSingleIP() && !d.networks[network{a.Link, a.Prefix.Masked()}]
@@ -85,7 +86,14 @@ func (s *space) putAddrRoutes(a plan.Addr) error {
 	}
 	ip, net := a.Prefix.Addr(), a.Prefix.Masked()
 	if ip.Is6() {
-		err := s.putDirect(rtmsg(unix.AF_INET6, net.Bits(), unix.RT_TABLE_MAIN, protoKernel, unix.RT_SCOPE_UNIVERSE, rtnUnicast, 0), net.Addr(), netip.Addr{}, index, metricPrefixV6)
+		_, have, err := s.routes(map[int]string{index: a.Link})
+		if err != nil {
+			return err
+		}
+		if !have.local[ip] {
+			return s.remakeAddr6(ip, index)
+		}
+		err = s.putDirect(rtmsg(unix.AF_INET6, net.Bits(), unix.RT_TABLE_MAIN, protoKernel, unix.RT_SCOPE_UNIVERSE, rtnUnicast, 0), net.Addr(), netip.Addr{}, index, metricPrefixV6)
 		if err != nil {
 			return fmt.Errorf("the route to its network: %w", err)
 		}
@@ -99,6 +107,75 @@ func (s *space) putAddrRoutes(a plan.Addr) error {
 	}
 	if err := s.putDirect(rtmsg(unix.AF_INET, net.Bits(), unix.RT_TABLE_MAIN, protoKernel, unix.RT_SCOPE_LINK, rtnUnicast, 0), net.Addr(), ip, index, 0); err != nil {
 		return fmt.Errorf("the route to its network: %w", err)
+	}
+	return nil
+}
+
+// remakeAddr6 takes an IPv6 address from its link and adds it again as it was, its
+// lifetimes and who made it included. There is no other way to its route in table
+// local, whose metric 0 a request can't say (ip6_route_info_create), and to the
+// link's route to ff00::/8 (addrconf_add_dev), without which nothing multicast leaves.
+func (s *space) remakeAddr6(ip netip.Addr, index int) error {
+	msgs, err := dump(s.route, unix.RTM_GETADDR, ifaddr(unix.AF_INET6, 0, 0, 0))
+	if err != nil {
+		return err
+	}
+	for _, m := range msgs {
+		if m.Header.Type != unix.RTM_NEWADDR || len(m.Data) < unix.SizeofIfAddrmsg || int(native.Uint32(m.Data[4:])) != index {
+			continue
+		}
+		as, err := netlink.UnmarshalAttributes(m.Data[unix.SizeofIfAddrmsg:])
+		if err != nil {
+			return err
+		}
+		ours := false
+		for i, a := range as {
+			switch a.Type {
+			case unix.IFA_ADDRESS:
+				ours = netip.AddrFrom16([16]byte(append(a.Data, make([]byte, 16)...))) == ip
+			case unix.IFA_FLAGS:
+				as[i].Data = native.AppendUint32(nil, native.Uint32(a.Data)|unix.IFA_F_NODAD) // it is ours already
+			}
+		}
+		if !ours {
+			continue
+		}
+		data, err := netlink.MarshalAttributes(as)
+		if err != nil {
+			return err
+		}
+		return s.swapAddr6(ip, append(slices.Clone(m.Data[:unix.SizeofIfAddrmsg]), data...))
+	}
+	return unix.EADDRNOTAVAIL
+}
+
+// swapAddr6 removes and adds the address of a message. The kernel takes it off the
+// routes that have it as their source, which get it back.
+func (s *space) swapAddr6(ip netip.Addr, msg []byte) error {
+	links, err := s.links()
+	if err != nil {
+		return err
+	}
+	names := make(map[int]string, len(links))
+	for _, l := range links {
+		names[l.Index] = l.Name
+	}
+	routes, _, err := s.routes(names)
+	if err != nil {
+		return err
+	}
+	if err := request(s.route, unix.RTM_DELADDR, 0, msg); err != nil {
+		return err
+	}
+	if err := request(s.route, unix.RTM_NEWADDR, netlink.Create|netlink.Excl, msg); err != nil {
+		return err
+	}
+	for _, r := range routes {
+		if r.Src == ip {
+			if err := s.putRoute(r, true); err != nil {
+				return fmt.Errorf("the source of route %s: %w", r.Dst, err)
+			}
+		}
 	}
 	return nil
 }

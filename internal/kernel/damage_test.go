@@ -76,6 +76,14 @@ var damages = []struct {
 		"! main address fiber fd00:1::/127 (the kernel's routes for it were removed by hand)",
 		"! main address eth0 fd00::1/64 (the kernel's routes for it were removed by hand)",
 		"! main route default IPv6 unreachable (removed by hand, will come back)"}},
+	// Addresses are judged when they are a second old, and nobody else has them.
+	{name: "IPv6's table local flushed", do: "while ip -6 addr show tentative | grep -q .; do sleep 0.05; done; sleep 1; ip -6 route add 2001:db8:9::/64 dev eth0 src fd00::1 proto static; ip -6 route flush table local; ip -6 route add local ::1 dev lo table local", want: []string{
+		"! main address fiber fd00:1::/127 (the kernel's routes for it were removed by hand)",
+		"! main address eth0 fd00::1/64 (the kernel's routes for it were removed by hand)",
+		"! main address eth0 fe80::ff:fe00:30/64 (the kernel's routes for it were removed by hand)",
+		"! main address iot fe80::ff:fe00:32/64 (the kernel's routes for it were removed by hand)"},
+		after: "ip -6 route show table local | grep -q '^local fd00::1 dev eth0 proto kernel metric 0'; ip -6 route show table local | grep -q '^multicast ff00::/8 dev fiber'; " +
+			"ip -6 route show 2001:db8:9::/64 | grep -q 'src fd00::1'; ip -6 route del 2001:db8:9::/64"},
 	{name: "address added", do: "ip addr add 10.9.9.9/24 dev eth0", want: []string{
 		"! main address eth0 10.9.9.9/24 (added by hand)"}},
 	{name: "address of the same network added", do: "ip addr add 172.31.0.2/24 dev eth0", want: []string{
@@ -174,6 +182,12 @@ var damages = []struct {
 		"! main rule 32766 IPv6 lookup main (removed by hand, will come back)"}},
 	{name: "rule of table main elsewhere", do: "ip rule del lookup main; ip rule add pref 32000 lookup main",
 		after: "ip rule del pref 32000; ip rule add pref 32766 lookup main"},
+	{name: "a foreign rule that uses table main for some", do: "ip rule del lookup main; ip rule add pref 32000 lookup main suppress_prefixlength 0", want: []string{
+		"! main rule 32766 lookup main (removed by hand, will come back)"},
+		after: "ip rule del pref 32000"},
+	{name: "a foreign rule that uses table local for some", do: "ip -6 rule del lookup local; ip -6 rule add pref 0 sport 53 lookup local", want: []string{
+		"! main rule 0 IPv6 lookup local (removed by hand, will come back)"},
+		after: "ip -6 rule del pref 0 sport 53"},
 	{name: "a WAN's rule of table main deleted", ns: "wan-fiber", do: "ip rule del lookup main", want: []string{
 		"! wan-fiber rule 32766 lookup main (removed by hand, will come back)"}},
 	{name: "rule changed", do: "ip rule del pref 8701; ip rule add pref 8701 oif fiber lookup 5 protocol 87", want: []string{

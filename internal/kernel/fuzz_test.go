@@ -10,7 +10,7 @@ func FuzzParse(f *testing.F) {
 	names := map[int]string{1: "lo"}
 	f.Fuzz(func(_ *testing.T, b []byte) {
 		_, _ = parseLink(b)
-		_, _ = parseAddr(b, names)
+		_, _, _ = parseAddr(b, names)
 		_, _, _ = parseRoute(b, names)
 		_, _ = parseRule(b)
 		_, _ = parseHops(b, names)

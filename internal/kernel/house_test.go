@@ -2,6 +2,7 @@ package kernel_test
 
 import (
 	"encoding/json"
+	"net"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -163,7 +164,7 @@ func (b *bench) port(name, other string) {
 			return err
 		}
 		defer outside.Close()
-		return netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: name}, PeerName: other, PeerNamespace: netlink.NsFd(int(outside.Fd()))})
+		return netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: name, HardwareAddr: net.HardwareAddr{2, 0, 0, 0, 0, name[len(name)-1]}}, PeerName: other, PeerNamespace: netlink.NsFd(int(outside.Fd()))})
 	}))
 	b.in("outside", func() error { return up(other) })
 }

@@ -104,7 +104,14 @@ func parseRule(b []byte) (plan.Rule, error) {
 			r.IPProto = d.Uint8()
 		case unix.FRA_IIFNAME:
 			other = append(other, "iif "+d.String())
-		case unix.FRA_UID_RANGE, unix.FRA_SPORT_RANGE, unix.FRA_DPORT_RANGE, unix.FRA_TUN_ID, unix.FRA_GOTO:
+		case unix.FRA_SUPPRESS_PREFIXLEN: // always there
+			if n := int32(d.Uint32()); n >= 0 {
+				other = append(other, fmt.Sprintf("suppress_prefixlength %d", n))
+			}
+		case unix.FRA_SUPPRESS_IFGROUP:
+			other = append(other, fmt.Sprintf("suppress_ifgroup %d", d.Uint32()))
+		case unix.FRA_SRC, unix.FRA_DST, unix.FRA_PAD: // the lengths are in the header
+		default: // ports, users, a VRF's table, or what a newer kernel has
 			other = append(other, fmt.Sprintf("attribute %d", d.Type()))
 		}
 	})

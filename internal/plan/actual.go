@@ -73,6 +73,7 @@ type Addr struct {
 	DADFailed  bool       // somebody else has it (RFC 4862, 5.4.5)
 	Deprecated bool       // not for new connections (RFC 4862, 5.5.4)
 	Temporary  bool       // RFC 8981
+	Fresh      bool       // made within the last second: the kernel may not have made its routes yet
 
 	NoPrefixRoute bool // the kernel makes no route to its network
 	Bare          bool // the routes that the kernel made for it are gone

@@ -26,8 +26,7 @@ func (d *differ) addrs(w *desired.Namespace, h *Namespace) {
 			}
 			if x.Prefix == a.Prefix && !d.loses(at, a) {
 				if x.Bare && d.void[at] == 0 {
-					d.add(atAddr, Step{Op: Change, Drift: true, NS: w.Name, Object: "address", Name: a.Link, New: a.Prefix.String(),
-						Why: "the kernel's routes for it were removed by hand", Do: RouteAddr{NS: w.Name, Addr: x}})
+					d.routeAddr(w.Name, x)
 				}
 				continue
 			}
@@ -47,6 +46,14 @@ func (d *differ) addrs(w *desired.Namespace, h *Namespace) {
 			s = mend(s)
 		}
 		d.add(atAddr, s)
+	}
+	// Those that the kernel made itself serve us as well: clients know a router by
+	// its link-local address.
+	for i, x := range h.Addrs {
+		at := linkKey{w.Name, x.Link}
+		if !used[i] && x.Kernel && x.Bare && !x.Temporary && wantsLink(w, x.Link) && !d.gone[at] && d.void[at] == 0 {
+			d.routeAddr(w.Name, x)
+		}
 	}
 	owned := map[string]bool{}
 	for _, l := range w.Links {
@@ -73,6 +80,11 @@ func (d *differ) addrs(w *desired.Namespace, h *Namespace) {
 		}
 		d.add(atAddrGone, d.surplus(s, wasOurs))
 	}
+}
+
+func (d *differ) routeAddr(ns string, a Addr) {
+	d.add(atAddr, Step{Op: Change, Drift: true, NS: ns, Object: "address", Name: a.Link, New: a.Prefix.String(),
+		Why: "the kernel's routes for it were removed by hand", Do: RouteAddr{NS: ns, Addr: a}})
 }
 
 // ours is an address as weir makes it.
