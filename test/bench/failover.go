@@ -131,17 +131,30 @@ func failovers(ctx context.Context, weir string, count int) error {
 		}
 	}
 	wg.Wait()
+	var worthless error
 	for i, r := range rivals {
 		if results[i].err != nil {
 			return fmt.Errorf("%s: %w", r.title, results[i].err)
 		}
 		fmt.Printf("    %-34s detection %s s, gap %s s, of %d\n", r.title, spread(results[i].notice, "%.2f"), spread(results[i].gap, "%.2f"), len(results[i].notice))
-		if r.most == 0 {
-			continue
-		}
-		if worst := slices.Max(results[i].notice); worst < r.most-2 || worst > r.most+0.5 {
-			fmt.Printf("      which is not its nominal %g to %g s at worst: this comparison is worth nothing\n", r.most-2, r.most)
-		}
+		worthless = errors.Join(worthless, r.nominal(results[i].notice))
+	}
+	return worthless
+}
+
+// enough is how many outages of any phase have one among them that shows what a
+// loop takes at worst: all of 20 miss the last 2 s of 5 once in 27,000 runs.
+const enough = 20
+
+// nominal says whether a script took at worst what it should by what it does: two
+// seconds less to half a second more. If it did not, this machine had no time for
+// it, or the lab is wrong, and nothing compares with it.
+func (r rival) nominal(notice []float64) error {
+	if r.most == 0 || len(notice) < enough {
+		return nil
+	}
+	if worst := slices.Max(notice); worst < r.most-2 || worst > r.most+0.5 {
+		return fmt.Errorf("%s took %.2f s at worst to notice, and not its nominal %g to %g s: the comparison is worth nothing; measure again on a machine that does nothing else", r.title, worst, r.most-2, r.most)
 	}
 	return nil
 }

@@ -7,7 +7,8 @@
 // that a machine that gets faster or slower does so for both. What counts is
 // the ratio of one round, and the median of those; the spread says how far to
 // believe it. Each figure stands beside its bound, and whether it holds; a
-// machine that others load makes any of them miss, so the exit status is 0.
+// machine that others load makes any of them miss, so the exit status is 0. It is
+// 1 if a script that weir is compared with does not do what it should.
 package main
 
 import (
