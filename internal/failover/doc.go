@@ -138,5 +138,7 @@
 // stalled prober fells no line. When Tick is called later than it asked for, the
 // machine itself was stalled: replies may lie unread, and every line gets 50 ms
 // more, once. A target that misses three probes in a row while others answer is
-// deaf: it is asked every 30 s and in bursts only, and its losses are its own.
+// deaf: it is asked every 30 s and in bursts only, and its losses are its own. Those
+// of a line that answers echoes and nothing else are asked every 2 s, for that is
+// what it has to do again.
 package failover

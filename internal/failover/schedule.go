@@ -106,8 +106,12 @@ func (l *line) schedule(m *Machine, now time.Time, out []Probe) []Probe {
 		return out
 	}
 	send(l.inTurn(), true, false)
+	retry := deafRetry
+	if l.hollow { // what it is waited for to answer again
+		retry = reserve
+	}
 	for _, t := range l.targets {
-		if t.deaf() && !allDeaf && !l.metered && now.Sub(t.trial) >= deafRetry {
+		if t.deaf() && !allDeaf && (l.hollow || !l.metered) && now.Sub(t.trial) >= retry {
 			t.trial = now
 			send(t, false, true)
 		}

@@ -33,22 +33,29 @@ func (s *Site) kinds() []Run {
 	case most > 30*time.Second || s.Config.WAN(wan).Metered:
 		s.omit(false, "an ISP that answers pings and nothing else", "%s is tried so seldom that it would take minutes to find out", wan)
 	default:
-		drills := []string{name("pings", wan, "new"), name("pings", wan, "datagrams"), name("pings", wan, "told")}
 		about := wan + " answers pings and nothing else"
+		drills := []string{name("pings", wan, "new"), name("pings", wan, "datagrams"), name("pings", wan, "told")}
+		drills = append(drills, s.hollow(wan, about).backDrills()...)
 		runs = append(runs, Run{Name: "pings-" + wan, About: about, Acts: []Act{promised(about, wan, true, Act{drills, func(ctx context.Context, b *Bench) []Result {
 			return b.onlyPings(ctx, drills, wan, about, most)
 		}})}})
 	}
 	if slices.ContainsFunc(own, func(t config.Target) bool { return !echo(t) }) {
-		drill := name("nopings", wan, "calm")
+		drills := []string{name("nopings", wan, "calm"), name("nopings", wan, "back")}
 		about := wan + " answers everything but pings"
-		runs = append(runs, Run{Name: "nopings-" + wan, About: about, Acts: []Act{promised(about, wan, true, Act{[]string{drill}, func(ctx context.Context, b *Bench) []Result {
-			return []Result{b.noPings(ctx, drill, wan, about)}
+		runs = append(runs, Run{Name: "nopings-" + wan, About: about, Acts: []Act{promised(about, wan, true, Act{drills, func(ctx context.Context, b *Bench) []Result {
+			return b.noPings(ctx, drills, wan, about)
 		}})}})
 	} else {
 		s.omit(false, "an ISP that answers everything but pings", "%s has targets of no other kind", wan)
 	}
 	return runs
+}
+
+// hollow is a line that answers pings and nothing else, as an outage.
+func (s *Site) hollow(wan, about string) outage {
+	v6 := s.talk6()
+	return outage{s: s, wan: wan, other: s.Order(v6)[1], v6: v6, way: way{word: "pings", about: about}}
 }
 
 func targetsOf(w *config.WAN, v6 bool) []config.Target {
@@ -58,8 +65,9 @@ func targetsOf(w *config.WAN, v6 bool) []config.Target {
 	return w.Probe.Target4
 }
 
-// onlyPings has the line in use answer nothing but pings, and waits for new
-// connections by another one, and for those that are under way.
+// onlyPings has the line in use answer nothing but pings, waits for new
+// connections by another one, and for those that are under way; and for the line
+// to be used again when it answers all.
 func (b *Bench) onlyPings(ctx context.Context, drills []string, wan, about string, most time.Duration) []Result {
 	look := func() string { return "the line's targets; weir's log: " + b.Daemon.Log(6) }
 	t, err := b.traffic(ctx)
@@ -86,52 +94,75 @@ func (b *Bench) onlyPings(ctx context.Context, drills []string, wan, about strin
 	at, ok = t.flows[lab.Datagrams].HeardFrom(ctx, "inet-"+other, cut, time.Until(cut.Add(most+time.Second)))
 	out = append(out, judge(drills[1], "a UDP conversation goes on by "+other, at, ok, "moved after"))
 	var last time.Time
+	var told Result
 	for _, k := range connections {
 		at, err, ended := t.flows[k.kind].Ended(ctx, time.Until(cut.Add(most+time.Second)))
 		if !ended || !lab.Reset(err) {
-			return append(out, fail(drills[2], about, k.what+" connection is reset within "+seconds(most), fmt.Sprintf("ended %t: %v", ended, err), look()))
+			told = fail(drills[2], about, k.what+" connection is reset within "+seconds(most), fmt.Sprintf("ended %t: %v", ended, err), look())
 		}
 		if at.After(last) {
 			last = at
 		}
 	}
-	return append(out, judge(drills[2], "its connections are reset", last, true, "all reset after"))
+	if told.Drill == "" {
+		told = judge(drills[2], "its connections are reset", last, true, "all reset after")
+	}
+	out = append(out, told)
+	err = b.ISPs[wan].OnlyPings(false)
+	if err == nil {
+		err = b.happens(Restored)
+	}
+	if err != nil {
+		return append(out, failAll(drills[3:], about, "an ISP that passes all again", err.Error(), "the lab")...)
+	}
+	return append(out, b.hollow(wan, about).back(ctx, t, about, look)...)
 }
 
 // quietFor is longer than a line lives on what comes back of old conversations.
 const quietFor = 6 * time.Second
 
 // noPings has the line in use answer everything but pings, while nobody in the
-// house begins anything: the line stays in use by its other targets alone.
-func (b *Bench) noPings(ctx context.Context, drill, wan, about string) Result {
+// house begins anything: the line stays in use by its other targets alone, and
+// also when it answers pings again.
+func (b *Bench) noPings(ctx context.Context, drills []string, wan, about string) []Result {
 	look := func() string { return "the line's targets; weir's log: " + b.Daemon.Log(6) }
 	const expected = "nothing is moved, and no conversation ends"
 	t, err := b.traffic(ctx)
 	if err != nil {
-		return fail(drill, about, "a house in order", err.Error(), look())
+		return failAll(drills, about, "a house in order", err.Error(), look())
 	}
 	defer t.stop()
 	stray := b.elsewhere(wan)
 	defer stray.stop()
-	if err := b.ISPs[wan].NoPings(true); err != nil {
-		return fail(drill, about, "an ISP that passes no pings", err.Error(), "the lab")
+	var out []Result
+	for i, x := range []struct {
+		on     bool
+		moment Moment
+	}{{true, Cut}, {false, Restored}} {
+		began := time.Now()
+		err := b.ISPs[wan].NoPings(x.on)
+		if err == nil {
+			err = b.happens(x.moment)
+		}
+		if err != nil {
+			return append(out, failAll(drills[i:], about, expected, err.Error(), "the lab")...)
+		}
+		pause(ctx, quietFor)
+		since := time.Now()
+		by, wrong := t.newGoes(ctx, t.v6)
+		if seen := stray.seen.Load(); seen != nil {
+			wrong = seen.what
+		} else if wrong == "" && by != wan {
+			wrong = "a new connection goes by " + by
+		}
+		if wrong == "" {
+			wrong = t.goesOn(ctx, wan, since)
+		}
+		if wrong != "" {
+			out = append(out, fail(drills[i], about, expected, wrong, look()))
+			continue
+		}
+		out = append(out, pass(drills[i], about, packets("conversations lost", 0), secs("for", time.Since(began))))
 	}
-	if err := b.happens(Cut); err != nil {
-		return fail(drill, about, expected, err.Error(), "the lab")
-	}
-	pause(ctx, quietFor)
-	since := time.Now()
-	by, wrong := t.newGoes(ctx, t.v6)
-	if seen := stray.seen.Load(); seen != nil {
-		wrong = seen.what
-	} else if wrong == "" && by != wan {
-		wrong = "a new connection goes by " + by
-	}
-	if wrong == "" {
-		wrong = t.goesOn(ctx, wan, since)
-	}
-	if wrong != "" {
-		return fail(drill, about, expected, wrong, look())
-	}
-	return pass(drill, about, packets("conversations lost", 0), secs("for", time.Since(since)+quietFor))
+	return out
 }

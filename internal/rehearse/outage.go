@@ -84,7 +84,12 @@ func (o outage) drills() []string {
 	if o.hasInward(o.other) {
 		out = append(out, o.name("others"))
 	}
-	out = append(out, o.name("back"), o.name("calm"))
+	return append(out, o.backDrills()...)
+}
+
+// backDrills are those of the line's return.
+func (o outage) backDrills() []string {
+	out := []string{o.name("back"), o.name("calm")}
 	if o.hasInward(o.wan) {
 		out = append(out, o.name("inbound"))
 	}

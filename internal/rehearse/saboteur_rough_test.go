@@ -30,16 +30,23 @@ var rough = []stage{
 		{"inside addresses on the lines", at(rehearse.Up, leak), []string{"leak/fiber/alone-fiber", "leak/lte/alone-fiber"}},
 	}},
 	{reference, "pings-fiber", []saboteur{
-		{"only echoes are tried", at(rehearse.Up, refuse("output", `oifname { fiber, lte } tcp dport 443 drop`)), []string{"pings/fiber/new", "pings/fiber/datagrams", "pings/fiber/told"}},
+		{"only echoes are tried", at(rehearse.Up, refuse("output", `oifname { fiber, lte } tcp dport 443 drop`)), []string{"pings/fiber/new", "pings/fiber/datagrams", "pings/fiber/told", "pings/fiber/back", "pings/fiber/calm"}},
 		{"inside addresses on the lines", at(rehearse.Up, leak), []string{"leak/fiber/pings-fiber", "leak/lte/pings-fiber"}},
 	}},
 	{reference, "pings-fiber", []saboteur{
 		{"no reset is told", at(rehearse.Cut, refuse("postrouting", `oifname eth0 tcp flags & rst != 0 drop`)), []string{"pings/fiber/told"}},
-		{"no datagram by the other line", at(rehearse.Cut, refuse("forward", `oifname lte udp dport 7 drop`)), []string{"pings/fiber/datagrams"}},
+		{"no datagram by the other line", at(rehearse.Cut, refuse("forward", `oifname lte udp dport 7 drop`)), []string{"pings/fiber/datagrams", "pings/fiber/calm"}},
+	}},
+	{reference, "pings-fiber", []saboteur{
+		{"nobody goes back", at(rehearse.Restored, freeze), []string{"pings/fiber/back"}},
+		{"nobody may come in again", at(rehearse.Restored, refuse("prerouting", `iifname fiber tcp dport 80 drop`)), []string{"pings/fiber/inbound"}},
 	}},
 	{reference, "nopings-fiber", []saboteur{
-		{"only echoes are tried", at(rehearse.Cut, refuse("output", `oifname fiber tcp dport 443 drop`)), []string{"nopings/fiber/calm"}},
+		{"only echoes are tried", at(rehearse.Cut, refuse("output", `oifname fiber tcp dport 443 drop`)), []string{"nopings/fiber/calm", "nopings/fiber/back"}},
 		{"inside addresses on the lines", at(rehearse.Up, leak), []string{"leak/fiber/nopings-fiber", "leak/lte/nopings-fiber"}},
+	}},
+	{reference, "nopings-fiber", []saboteur{
+		{"new connections are moved when pings pass again", at(rehearse.Restored, wrongLine), []string{"nopings/fiber/back"}},
 	}},
 	{reference, "uplink-fiber", []saboteur{
 		{"nobody fails over", at(rehearse.Cut, freeze), []string{"uplink/fiber/gap", "uplink/fiber/new"}},
