@@ -269,7 +269,7 @@ type Way struct {
 
 // Step is one thing that bears on a connection.
 type Step struct {
-	What string `json:"what"`         // "source", "forward", "rule", "reach", "route", "line", "translation", "note"
+	What string `json:"what"`         // "source", "forward", "rule", "reach", "route", "line", "translation", "flow", "note"
 	Text string `json:"text"`         // for people
 	At   string `json:"at,omitempty"` // where the file says so: "gateway.hcl:14"
 }

@@ -22,7 +22,8 @@ func whyCmd() *cobra.Command {
 		Short: "Explain what becomes of a connection, and why",
 		Long: `Explains what would become of a connection that SRC opens to DST now: which rule,
 forward or reach lets it pass or refuses it, by which line it leaves and which route
-says so, and under which address. Nothing is sent.
+says so, and under which address. Nothing is sent. Conversations of that kind that
+are under way are told too, with the line that each was begun by: there they stay.
 
 SRC and DST are a host, LAN or WAN of the file, self (the gateway), a device's name
 from its lease, or an address. SRC as a WAN is anybody outside who comes by it, and

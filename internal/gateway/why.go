@@ -1,11 +1,15 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"slices"
+
+	"golang.org/x/sys/unix"
 
 	"weir/internal/api"
 	"weir/internal/config"
@@ -22,10 +26,14 @@ func (d *daemon) Why(ctx context.Context, from, to, protocol string) (api.Why, e
 	if err != nil {
 		return api.Why{}, err
 	}
-	return call(ctx, d, func() (api.Why, error) {
+	x, err := call(ctx, d, func() (explained, error) {
 		leases, _ := held(d.leases, d.cfg, clock)
 		return explain(d.cfg, d.world, d.machine.Status(), ruleset.Ask{From: from, To: to, Protocol: protocol, Leases: known(leases)})
 	})
+	if err != nil {
+		return api.Why{}, err
+	}
+	return x.withFlows() // not on the loop: the table may be long
 }
 
 // Why explains what would become of a connection with c in force, where no daemon
@@ -52,7 +60,8 @@ func Why(ctx context.Context, o Options, c *config.Config, from, to, protocol st
 	if err != nil {
 		return api.Why{}, err
 	}
-	return explain(c, f.world, failover.Status{}, ruleset.Ask{From: from, To: to, Protocol: protocol})
+	x, err := explain(c, f.world, failover.Status{}, ruleset.Ask{From: from, To: to, Protocol: protocol})
+	return x.why, err
 }
 
 // known are leases as questions may name them.
@@ -64,11 +73,27 @@ func known(leases []state.Lease) []ruleset.Known {
 	return out
 }
 
-func explain(c *config.Config, w world, v failover.Status, a ruleset.Ask) (api.Why, error) {
+// explained is what becomes of a flow, and what is needed to look for those that
+// are under way.
+type explained struct {
+	why   api.Why
+	flow  ruleset.Flow
+	ends  []ends // of each way
+	lines map[uint32]string
+}
+
+// ends are the addresses of a way, invalid: any.
+type ends struct{ from, to netip.Addr }
+
+func explain(c *config.Config, w world, v failover.Status, a ruleset.Ask) (explained, error) {
 	h := desired.House(c, w.state(c))
 	f, err := h.Flow(a)
 	if err != nil {
-		return api.Why{}, &api.Error{Status: http.StatusBadRequest, Problem: api.Problem{Title: err.Error()}}
+		return explained{}, &api.Error{Status: http.StatusBadRequest, Problem: api.Problem{Title: err.Error()}}
+	}
+	x := explained{flow: f, lines: map[uint32]string{}}
+	for _, w := range h.WANs {
+		x.lines[uint32(w.Index)] = w.Name
 	}
 	out := api.Why{From: a.From, To: a.To, Protocol: protocols([]config.Protocol{f.Protocol})[0], Port: f.Port, Ways: []api.Way{}}
 	for _, e := range h.Explanations(f) {
@@ -88,8 +113,59 @@ func explain(c *config.Config, w world, v failover.Status, a ruleset.Ask) (api.W
 			}
 		}
 		out.Ways = append(out.Ways, way)
+		x.ends = append(x.ends, ends{e.From, e.To})
 	}
-	return out, nil
+	x.why = out
+	return x, nil
+}
+
+// withFlows adds which lines the conversations of that kind that are under way go
+// by. Those are kept where they were begun, whatever becomes of a new one.
+func (x explained) withFlows() (api.Why, error) {
+	for i, e := range x.ends {
+		way := &x.why.Ways[i]
+		if !e.from.IsValid() && (x.flow.From.WAN == "" || !e.to.IsValid()) {
+			continue // whose they would be nobody has said
+		}
+		found, err := kernel.UnderWay(kernel.FlowsAsked{Family: way.Family, Protocol: number(x.flow.Protocol, way.Family), From: e.from, To: e.to, Port: x.flow.Port},
+			ruleset.MarkIndex|ruleset.MarkIn)
+		if err != nil {
+			return x.why, err
+		}
+		way.Steps = append(way.Steps, flowSteps(found, x.lines)...)
+	}
+	return x.why, nil
+}
+
+// flowSteps tells of conversations that are under way, a sentence for each line.
+func flowSteps(found []kernel.FlowsUnderWay, lines map[uint32]string) []api.Step {
+	slices.SortFunc(found, func(a, b kernel.FlowsUnderWay) int { return cmp.Compare(a.Mark, b.Mark) })
+	var out []api.Step
+	for _, f := range found {
+		line := lines[f.Mark&ruleset.MarkIndex]
+		if line == "" {
+			continue // by no line, or by one that the file has no more
+		}
+		text := fmt.Sprintf("%d under way by wan.%s, as %s: where it was begun it stays", f.Count, line, f.Source)
+		if f.Mark&ruleset.MarkIn != 0 {
+			text = fmt.Sprintf("%d under way that came in by wan.%s, and is answered by it", f.Count, line)
+		}
+		out = append(out, api.Step{What: "flow", Text: text})
+	}
+	return out
+}
+
+// number is a protocol's on the wire.
+func number(p config.Protocol, family int) uint8 {
+	switch {
+	case p == config.TCP:
+		return unix.IPPROTO_TCP
+	case p == config.UDP:
+		return unix.IPPROTO_UDP
+	case family == 6:
+		return unix.IPPROTO_ICMPV6
+	}
+	return unix.IPPROTO_ICMP
 }
 
 // concerned are the lines whose verdict bears on an explanation: those that the

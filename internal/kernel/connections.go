@@ -17,19 +17,17 @@ import (
 type connection struct{ client, server netip.AddrPort }
 
 // The states of a TCP entry (enum tcp_conntrack, linux/netfilter/nf_conntrack_tcp.h)
-// in which a client may wait for data.
+// in which a client may wait for data, and the first of those in which it is over.
 const (
 	tcpEstablished = 3
 	tcpFinWait     = 4 // one side has said all it had to say
 	tcpCloseWait   = 5
+	tcpTimeWait    = 7
 )
 
 // connections lists the TCP connections that went out, among the flows that f is
 // about, in one dump that the kernel filters. beyond is how many there are more
 // than most.
-//
-// The answer is read piece by piece, and little of it is kept: it may be longer
-// than a small machine has memory to spare.
 func (s *space) connections(f plan.DeleteFlows, most int) (list []connection, beyond int, err error) {
 	// Only those that went out, all of them TCP.
 	f.Mark = f.Mark&^ruleset.MarkIn | ruleset.MarkTCP
@@ -38,116 +36,103 @@ func (s *space) connections(f plan.DeleteFlows, most int) (list []connection, be
 	if err != nil {
 		return nil, 0, err
 	}
+	err = entries(s.name, f.Family, filter, func(e entry) {
+		switch waits := e.state == tcpEstablished || e.state == tcpFinWait || e.state == tcpCloseWait; {
+		case e.proto != unix.IPPROTO_TCP || !waits || !e.client.IsValid():
+		case len(list) < most:
+			list = append(list, connection{client: e.client, server: e.server})
+		default:
+			beyond++
+		}
+	})
+	return list, beyond, err
+}
+
+// entry is a conntrack entry: its addresses as who began it says them, and the
+// source as its far end sees it.
+type entry struct {
+	client, server, seen netip.AddrPort
+	proto, state         uint8 // state: of TCP
+	mark                 uint32
+}
+
+// entries dumps conntrack's entries of a namespace that pass the kernel's filter;
+// family 0 is both.
+//
+// The answer is read piece by piece, and none of it is kept: it may be longer
+// than a small machine has memory to spare.
+func entries(namespace string, family int, filter []byte, each func(entry)) error {
 	var fd int
-	if err := netns.Do(s.name, func() (err error) {
+	if err := netns.Do(namespace, func() (err error) {
 		fd, err = unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_NETFILTER)
 		return err
 	}); err != nil {
-		return nil, 0, fmt.Errorf("open netlink socket: %w", err)
+		return fmt.Errorf("open netlink socket: %w", err)
 	}
 	defer unix.Close(fd)
 	// The kernel answers within the call that asks; nobody waits here for long.
 	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 1}); err != nil {
-		return nil, 0, err
+		return err
 	}
-	data := append(nfgen(flowFamily(f.Family), 0), filter...)
+	data := append(nfgen(flowFamily(family), 0), filter...)
 	m, err := netlink.Message{
 		Header: netlink.Header{Length: uint32(unix.NLMSG_HDRLEN + len(data)), Type: ctGet, Flags: netlink.Request | netlink.Dump, Sequence: 1},
 		Data:   data,
 	}.MarshalBinary()
 	if err != nil {
-		return nil, 0, err
+		return err
 	}
 	if err := unix.Sendto(fd, m, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
-		return nil, 0, fmt.Errorf("ask for connections in %s: %w", place(s.name), err)
+		return fmt.Errorf("ask for connections in %s: %w", place(namespace), err)
 	}
 	b := make([]byte, 64<<10) // the kernel fills at most 32 KiB of a dump at a time
 	for {
 		n, _, err := unix.Recvfrom(fd, b, 0)
 		if err != nil {
-			return list, beyond, fmt.Errorf("list connections in %s: %w", place(s.name), err)
+			return fmt.Errorf("list connections in %s: %w", place(namespace), err)
 		}
 		for rest := b[:n]; len(rest) >= unix.NLMSG_HDRLEN; {
 			size := int(native.Uint32(rest))
 			if size < unix.NLMSG_HDRLEN || size > len(rest) {
-				return list, beyond, short("list of connections", rest)
+				return short("list of connections", rest)
 			}
 			body := rest[unix.NLMSG_HDRLEN:size]
 			switch native.Uint16(rest[4:]) {
 			case unix.NLMSG_DONE:
-				return list, beyond, nil
+				return nil
 			case unix.NLMSG_ERROR:
 				if len(body) < 4 {
-					return list, beyond, short("error", body)
+					return short("error", body)
 				}
-				return list, beyond, fmt.Errorf("list connections in %s: %w", place(s.name), unix.Errno(-int32(native.Uint32(body))))
+				return fmt.Errorf("list connections in %s: %w", place(namespace), unix.Errno(-int32(native.Uint32(body))))
 			case ctNew:
-				c, waits, err := parseEntry(body)
-				switch {
-				case err != nil:
-					return list, beyond, err
-				case !waits:
-				case len(list) < most:
-					list = append(list, c)
-				default:
-					beyond++
+				e, err := parseEntry(body)
+				if err != nil {
+					return err
 				}
+				each(e)
 			}
 			rest = rest[min(len(rest), (size+unix.NLMSG_ALIGNTO-1)&^(unix.NLMSG_ALIGNTO-1)):]
 		}
 	}
 }
 
-// parseEntry reads an entry. waits says whether it is a TCP connection whose
-// client may be waiting for data.
-func parseEntry(b []byte) (c connection, waits bool, err error) {
+// parseEntry reads an entry. One of neither IPv4 nor IPv6 has no addresses.
+func parseEntry(b []byte) (e entry, err error) {
 	if len(b) < 4 {
-		return c, false, short("flow", b)
+		return e, short("flow", b)
 	}
-	var src, dst netip.Addr
-	var ports [2]uint16
-	var proto, state uint8
 	err = decode(b[4:], func(d *netlink.AttributeDecoder) {
 		d.ByteOrder = binary.BigEndian
 		switch d.Type() {
 		case ctTupleOrig:
-			d.Nested(func(d *netlink.AttributeDecoder) error {
-				for d.Next() {
-					switch d.Type() {
-					case 1: // CTA_TUPLE_IP
-						d.Nested(func(d *netlink.AttributeDecoder) error {
-							for d.Next() {
-								a, ok := netip.AddrFromSlice(d.Bytes())
-								switch d.Type() {
-								case 1, 3: // CTA_IP_V4_SRC, CTA_IP_V6_SRC
-									src = a
-								case 2, 4: // CTA_IP_V4_DST, CTA_IP_V6_DST
-									dst = a
-								default:
-									continue
-								}
-								if !ok {
-									return fmt.Errorf("a flow's address of %d bytes: %w", len(d.Bytes()), unix.EBADMSG)
-								}
-							}
-							return nil
-						})
-					case 2: // CTA_TUPLE_PROTO
-						d.Nested(func(d *netlink.AttributeDecoder) error {
-							for d.Next() {
-								switch d.Type() {
-								case 1: // CTA_PROTO_NUM
-									proto = d.Uint8()
-								case 2, 3: // CTA_PROTO_SRC_PORT, CTA_PROTO_DST_PORT
-									ports[d.Type()-2] = d.Uint16()
-								}
-							}
-							return nil
-						})
-					}
-				}
-				return nil
-			})
+			d.Nested(func(d *netlink.AttributeDecoder) error { return parseTuple(d, &e.client, &e.server, &e.proto) })
+		case ctTupleReply:
+			var from netip.AddrPort
+			var proto uint8
+			d.Nested(func(d *netlink.AttributeDecoder) error { return parseTuple(d, &from, &e.seen, &proto) })
+		case ctMark:
+			e.mark = d.Uint32()
 		case ctProtoInfo:
 			d.Nested(func(d *netlink.AttributeDecoder) error {
 				for d.Next() {
@@ -157,7 +142,7 @@ func parseEntry(b []byte) (c connection, waits bool, err error) {
 					d.Nested(func(d *netlink.AttributeDecoder) error {
 						for d.Next() {
 							if d.Type() == 1 { // CTA_PROTOINFO_TCP_STATE
-								state = d.Uint8()
+								e.state = d.Uint8()
 							}
 						}
 						return nil
@@ -167,9 +152,50 @@ func parseEntry(b []byte) (c connection, waits bool, err error) {
 			})
 		}
 	})
-	if err != nil || proto != unix.IPPROTO_TCP || src.BitLen() != dst.BitLen() || !src.IsValid() {
-		return c, false, err
+	if e.client.Addr().BitLen() != e.server.Addr().BitLen() {
+		e.client, e.server, e.seen = netip.AddrPort{}, netip.AddrPort{}, netip.AddrPort{}
 	}
-	c = connection{client: netip.AddrPortFrom(src, ports[0]), server: netip.AddrPortFrom(dst, ports[1])}
-	return c, state == tcpEstablished || state == tcpFinWait || state == tcpCloseWait, nil
+	return e, err
+}
+
+// parseTuple reads one direction of an entry.
+func parseTuple(d *netlink.AttributeDecoder, from, to *netip.AddrPort, proto *uint8) error {
+	var src, dst netip.Addr
+	var ports [2]uint16
+	for d.Next() {
+		switch d.Type() {
+		case 1: // CTA_TUPLE_IP
+			d.Nested(func(d *netlink.AttributeDecoder) error {
+				for d.Next() {
+					a, ok := netip.AddrFromSlice(d.Bytes())
+					switch d.Type() {
+					case 1, 3: // CTA_IP_V4_SRC, CTA_IP_V6_SRC
+						src = a
+					case 2, 4: // CTA_IP_V4_DST, CTA_IP_V6_DST
+						dst = a
+					default:
+						continue
+					}
+					if !ok {
+						return fmt.Errorf("a flow's address of %d bytes: %w", len(d.Bytes()), unix.EBADMSG)
+					}
+				}
+				return nil
+			})
+		case 2: // CTA_TUPLE_PROTO
+			d.Nested(func(d *netlink.AttributeDecoder) error {
+				for d.Next() {
+					switch d.Type() {
+					case 1: // CTA_PROTO_NUM
+						*proto = d.Uint8()
+					case 2, 3: // CTA_PROTO_SRC_PORT, CTA_PROTO_DST_PORT
+						ports[d.Type()-2] = d.Uint16()
+					}
+				}
+				return nil
+			})
+		}
+	}
+	*from, *to = netip.AddrPortFrom(src, ports[0]), netip.AddrPortFrom(dst, ports[1])
+	return nil
 }

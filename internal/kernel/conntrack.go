@@ -19,6 +19,7 @@ const (
 	ctDelete = ctSubsys | 2 // IPCTNL_MSG_CT_DELETE
 
 	ctTupleOrig  = 1  // CTA_TUPLE_ORIG
+	ctTupleReply = 2  // CTA_TUPLE_REPLY
 	ctStatus     = 3  // CTA_STATUS
 	ctProtoInfo  = 4  // CTA_PROTOINFO
 	ctMark       = 8  // CTA_MARK

@@ -14,6 +14,7 @@ func FuzzParse(f *testing.F) {
 		_, _, _ = parseRoute(b, names)
 		_, _ = parseRule(b)
 		_, _ = parseHops(b, names)
+		_, _ = parseEntry(b)
 		_, _ = lostNeighbour(b, 1)
 		_ = comment(b)
 		_, _ = element(b, 41, 0)

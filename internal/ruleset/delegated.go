@@ -8,9 +8,9 @@ import (
 // Of a line that has a prefix delegated to it, flows with a source in that leave as
 // they are; what has another source of the house is put into the prefix, the LAN's
 // network for the LAN's, the rest of the address as it was (RFC 6296's mapping, but
-// through conntrack, so that two hosts may have equal ones). What is of no LAN, a
-// probe or the gateway's own, and all as long as nothing is delegated, has the
-// line's own address.
+// through conntrack, so that two hosts may have equal ones). So is the gateway's own,
+// which has its address in the first LAN. What is of no LAN, as a probe is, and all
+// as long as nothing is delegated, has the line's own address.
 
 // delegatedSets writes what changes with the ISPs' leases.
 func (m *mainTable) delegatedSets() {
@@ -35,9 +35,9 @@ func (m *mainTable) delegatedSets() {
 }
 
 // networks6 are the /64s of a LAN.
-func (m *mainTable) networks6(lan string) []netip.Prefix {
+func (h House) networks6(lan string) []netip.Prefix {
 	var out []netip.Prefix
-	for _, l := range m.LANs {
+	for _, l := range h.LANs {
 		for _, p := range l.nets() {
 			if l.Name == lan && v6.holds(p.Addr()) && p.Bits() == 64 {
 				out = append(out, p.Masked())
@@ -45,6 +45,22 @@ func (m *mainTable) networks6(lan string) []netip.Prefix {
 		}
 	}
 	return out
+}
+
+// mapped is the address as which a device of the house leaves by w, if that puts it
+// into a prefix of its own.
+func (h House) mapped(w *WAN, a netip.Addr) (as netip.Addr, ok bool) {
+	if !w.Homes || w.Strict6 || w.native(a) {
+		return netip.Addr{}, false
+	}
+	for _, s := range w.Subnets {
+		if inside(a, h.networks6(s.LAN)) {
+			net, host := s.Prefix.Masked().Addr().As16(), a.As16()
+			copy(net[8:], host[8:])
+			return netip.AddrFrom16(net), true
+		}
+	}
+	return netip.Addr{}, false
 }
 
 // delegatedOut writes the rules of a line for what leaves by it.

@@ -50,6 +50,9 @@ type Explanation struct {
 	Source      string `json:"source,omitempty"`
 	Destination string `json:"destination,omitempty"` // both as the far end sees them, where translation changes them
 	Steps       []Step `json:"steps"`
+
+	// From and To are the addresses as who opens it says them; invalid: not known.
+	From, To netip.Addr `json:"-"`
 }
 
 // Step is one thing that bears on a flow, in the order in which it does.
@@ -68,6 +71,10 @@ func (h House) Explain(fl Flow, ipv6 bool) Explanation {
 		x.f, x.out.Family = v6, 6
 	}
 	x.ends()
+	x.out.From, x.out.To = x.src, x.dst
+	if fl.From.Self && !x.src.IsValid() {
+		x.out.From = x.gatewayAddr()
+	}
 	switch {
 	case !x.dst.IsValid() && !x.isOutside():
 		x.end(Dropped, "nowhere", "note", "", "%s has no %s address here", x.describe(fl.To), x.family())

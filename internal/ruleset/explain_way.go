@@ -344,20 +344,37 @@ func (x *explain) route(self bool) *config.Route {
 
 // source says whose address it has outside.
 func (x *explain) source(w *WAN) {
+	src := x.src
+	if x.From.Self && !src.IsValid() {
+		src = x.gatewayAddr()
+	}
 	switch own := w.own(x.f); {
-	case x.src.IsValid() && w.native(x.src):
+	case src.IsValid() && w.native(src):
 		x.say("translation", "", "it keeps its address, which is of the prefix that wan.%s was delegated", w.Name)
-	case x.f == v6 && w.Strict6:
+	case x.f == v6 && w.Strict6 && !x.From.Self:
 		x.out.Verdict, x.out.By = Refused, "source.wrong"
 		x.say("translation", "", "nothing leaves by wan.%s but from the prefix that it was delegated", w.Name)
 	case !w.translates(x.f):
 		x.say("translation", "", "wan.%s does not translate: it keeps its address", w.Name)
+	case src.Is6() && x.mapsTo(w, src):
+	case x.f == v6 && !src.IsValid() && len(w.Subnets) > 0:
+		x.say("translation", "", "an address in what wan.%s was delegated stays as it is, and any other is put into that, one to one: ask again with one", w.Name)
 	case len(own) == 0:
 		x.out.Verdict, x.out.By = Dropped, "no address"
 		x.say("translation", "", "wan.%s has no %s address yet, and nothing leaves under another", w.Name, x.family())
 	default:
 		x.translated(own[0], "the address of wan."+w.Name)
 	}
+}
+
+// mapsTo says, where the line puts a source into its prefix, which address that
+// becomes.
+func (x *explain) mapsTo(w *WAN, src netip.Addr) bool {
+	as, ok := x.mapped(w, src)
+	if ok {
+		x.translated(as, "one to one in the prefix that wan."+w.Name+" was delegated")
+	}
+	return ok
 }
 
 func (x *explain) translated(a netip.Addr, why string) {
