@@ -84,3 +84,33 @@ func worst(d, most time.Duration) string {
 	}
 	return fmt.Sprintf("%.2f of %.2f s", d.Seconds(), most.Seconds())
 }
+
+// What a line costs that is up for about two minutes and away for about three, by
+// the file's hold_down: the table of docs/failover.md is
+//
+//	go test ./internal/failover -run TestSlowFlapping -v -seeds=100
+func TestSlowFlapping(t *testing.T) {
+	for i, c := range []struct {
+		hold      time.Duration
+		hour, day int // moves at most
+	}{
+		{30 * sec, 8, 8},
+		{3 * time.Minute, 2, 2},
+		{time.Hour, 2, 2},
+	} {
+		for _, long := range []time.Duration{time.Hour, day()} {
+			most := map[bool]int{true: c.hour, false: c.day}[long == time.Hour]
+			worst, wasted, faults := 0, time.Duration(0), 0
+			for n := range *seeds {
+				h := newHouse(holding(c.hold)(), uint64(*first+10_000_000+100_000*i+n))
+				moves := h.flaps(long, 100*sec, 140*sec, 150*sec, 210*sec)
+				worst, faults = max(worst, moves), faults+h.faults
+				wasted += h.unused
+				if moves > most || len(h.broken) > 0 {
+					t.Errorf("hold_down %v, seed %d: %d moves in %v, want %d at most; %q", c.hold, *first+10_000_000+100_000*i+n, moves, long, most, h.broken)
+				}
+			}
+			t.Logf("| %v | %v | %d | %.1f s |", c.hold, long, worst, wasted.Seconds()/float64(*seeds))
+		}
+	}
+}
