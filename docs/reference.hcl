@@ -217,6 +217,12 @@ lan "home" {
   # option 26.
   # mtu = 1500
 
+  # The domains that devices there are in: each has its name in all of them, and is told to look
+  # names up in them; an address is called by the first. Domains of its own need BIND.
+  # Domain; one or a list. Unsaid: the gateway's domain. Source: options 15 and 119; DNSSL, RFC
+  # 8106.
+  # domain = ["lab.home.arpa", "corp.example"]
+
   # The DHCPv4 server.
   dhcp {
     # Whether there is one.

@@ -173,9 +173,12 @@ func lan(n *node, domain string) (LAN, []*node) {
 	if a.said("other") == nil {
 		l.Advertise.Other = l.DHCP6
 	}
+	if l.Domain = list[string](n, "domain"); len(l.Domain) == 0 {
+		l.Domain = []string{domain}
+	}
 	hosts := n.all("host")
 	for _, hn := range hosts {
-		l.Hosts = append(l.Hosts, host(hn, n.label, domain))
+		l.Hosts = append(l.Hosts, host(hn, n.label, l.Domain[0]))
 	}
 	return l, hosts
 }

@@ -26,7 +26,7 @@ func (c *Config) NeedsBIND() bool {
 	if c.DNS.Engine != "auto" {
 		return c.DNS.Engine == "bind"
 	}
-	return len(c.DNS.Zones) > 0 || len(c.DNS.Keys) > 0 || slices.ContainsFunc(c.LANs, func(l LAN) bool {
+	return len(c.DNS.Zones) > 0 || len(c.DNS.Keys) > 0 || len(c.Domains()) > 1 || slices.ContainsFunc(c.LANs, func(l LAN) bool {
 		return slices.ContainsFunc(l.Hosts, func(h Host) bool { return len(h.Alias) > 0 })
 	})
 }
@@ -113,7 +113,10 @@ func (c *checker) checkDNS(h *house) {
 				c.err(b.syntax.TypeRange, `engine = "bind", or leave engine out.`, "%s needs BIND, and the engine is forward", b.called())
 			}
 		}
-		for i := range h.lans {
+		for i, ln := range h.lans {
+			if a := ln.said("domain"); a != nil && !slices.Equal(h.LANs[i].Domain, []string{h.Gateway.Domain}) {
+				c.err(a.name, `engine = "bind", or leave engine out.`, "a domain of the LAN's own needs BIND, and the engine is forward")
+			}
 			for _, hn := range h.hosts[i] {
 				if a := hn.said("alias"); a != nil {
 					c.err(a.name, `engine = "bind", or leave engine out.`, "alias needs BIND, and the engine is forward")
@@ -217,9 +220,17 @@ func (c *checker) checkZone(h *house, n *node, z Zone) {
 	for _, b := range n.blocks {
 		beside(b.syntax.TypeRange, b.def.name)
 	}
-	for _, o := range append([]Zone{{Name: h.Gateway.Domain}}, h.DNS.Zones...) {
+	var ours []Zone
+	for _, d := range h.Domains() {
+		ours = append(ours, Zone{Name: d})
+		if d != z.Name && inZone(d, z.Name) {
+			c.err(n.at(), fmt.Sprintf("%s is a domain of the house, and in it.", d), "%s can't be forwarded", z.Name)
+			return
+		}
+	}
+	for _, o := range append(ours, h.DNS.Zones...) {
 		if len(o.Forward) == 0 && inZone(z.Name, o.Name) {
-			why := "It is the house's own domain, which is answered here."
+			why := "It is a domain of the house, which is answered here."
 			if z.Name != o.Name {
 				why = fmt.Sprintf("%s is served here with all that is below it. A record %q with ns in it leads there.", o.Name, strings.TrimSuffix(z.Name, "."+o.Name))
 			}
@@ -274,16 +285,13 @@ func (c *checker) checkRecord(h *house, n *node, z Zone, r Record) {
 
 // nameOf says who has a name of the house's domain by the file; "" if nobody.
 func (h *house) nameOf(full string) (what string, at hcl.Range) {
-	label, ok := strings.CutSuffix(full, "."+h.Gateway.Domain)
-	if !ok {
-		return "", hcl.Range{}
-	}
-	if label == h.Gateway.Name {
+	label, domain, _ := strings.Cut(full, ".")
+	if label == h.Gateway.Name && slices.Contains(h.Domains(), domain) {
 		return "the gateway", h.gw.at()
 	}
-	for i := range h.LANs {
-		for j, host := range h.LANs[i].Hosts {
-			if host.DNSName == label {
+	for i, l := range h.LANs {
+		for j, host := range l.Hosts {
+			if host.DNSName == label && slices.Contains(l.Domain, domain) {
 				return fmt.Sprintf("host %q", host.Name), h.hosts[i][j].at()
 			}
 		}
@@ -296,13 +304,12 @@ func (c *checker) checkAlias(h *house, it item, full string) {
 		c.err(it.at, fmt.Sprintf("It is %s's (%s).", what, line(at, it.at)), "%s is taken", full)
 		return
 	}
-	for label, why := range notHostNames {
-		if full == label+"."+h.Gateway.Domain {
-			c.err(it.at, why, "no host is called %q", label)
-			return
-		}
+	label, domain, _ := strings.Cut(full, ".")
+	if why := notHostNames[label]; why != "" && slices.Contains(h.Domains(), domain) {
+		c.err(it.at, why, "no host is called %q", label)
+		return
 	}
-	served := inZone(full, h.Gateway.Domain)
+	served := slices.ContainsFunc(h.Domains(), func(d string) bool { return inZone(full, d) })
 	for _, z := range h.DNS.Zones {
 		served = served || len(z.Forward) == 0 && inZone(full, z.Name) && full != z.Name
 		for _, r := range z.Records {
@@ -314,7 +321,7 @@ func (c *checker) checkAlias(h *house, it item, full string) {
 	if served {
 		return
 	}
-	c.err(it.at, fmt.Sprintf(`Names of the house end in %s; for others there is dns { zone "NAME" { } }.`, h.Gateway.Domain), "%s is in no zone that is served here", full)
+	c.err(it.at, fmt.Sprintf(`Names of the house end in %s; for others there is dns { zone "NAME" { } }.`, strings.Join(h.Domains(), " or ")), "%s is in no zone that is served here", full)
 }
 
 func (c *checker) checkKey(h *house, n *node, k Key) {
@@ -329,12 +336,12 @@ func (c *checker) checkKey(h *house, n *node, k Key) {
 			break
 		}
 		name := k.Zone[i]
-		served := name == h.Gateway.Domain || strings.HasSuffix(name, ".in-addr.arpa") || strings.HasSuffix(name, ".ip6.arpa")
+		served := slices.Contains(h.Domains(), name) || strings.HasSuffix(name, ".in-addr.arpa") || strings.HasSuffix(name, ".ip6.arpa")
 		for _, z := range h.DNS.Zones {
 			served = served || z.Name == name && len(z.Forward) == 0
 		}
 		if !served {
-			c.err(it.at, fmt.Sprintf(`It is %s, a reverse zone, or one of dns { zone "NAME" { } }.`, h.Gateway.Domain), "%s is no zone that is served here", name)
+			c.err(it.at, fmt.Sprintf(`It is %s, a reverse zone, or one of dns { zone "NAME" { } }.`, strings.Join(h.Domains(), ", ")), "%s is no zone that is served here", name)
 		}
 	}
 	for _, it := range n.items("name") {

@@ -188,7 +188,8 @@ type LAN struct {
 	Reach     []Place        // where it may open connections; unsaid it is wan, lan and self; empty is nowhere
 	DHCP      DHCP
 	Advertise Advertise
-	DHCP6     bool // the stateless DHCPv6 server is there
+	DHCP6     bool     // the stateless DHCPv6 server is there
+	Domain    []string // at least one: the gateway's unsaid; lower case, no trailing dot
 	Hosts     []Host
 }
 

@@ -22,6 +22,8 @@ var lanBlock = &block{
 			doc: "What devices there may open connections to; [] is nothing. The gateway's DHCP, DNS, time and ping are always there."},
 		{name: "mtu", typ: typeInt, min: 1280, max: 9216, unsaid: "the port's", example: `1500`, unit: "bytes", source: "IFLA_MTU; RA MTU, RFC 4861, 4.6.4; option 26",
 			doc: "The largest packet there. The port is set to it, and devices are told."},
+		{name: "domain", typ: typeDomain, list: true, unsaid: "the gateway's domain", example: `["lab.home.arpa", "corp.example"]`, source: "options 15 and 119; DNSSL, RFC 8106",
+			doc: "The domains that devices there are in: each has its name in all of them, and is told to look names up in them; an address is called by the first. Domains of its own need BIND."},
 	}, laterKeys("untagged", "isolated")...),
 	blocks: []*block{
 		{

@@ -25,6 +25,19 @@ func (c *Config) LAN(name string) *LAN {
 	return nil
 }
 
+// Domains are those of the house, the gateway's first, each once.
+func (c *Config) Domains() []string {
+	out := []string{c.Gateway.Domain}
+	for _, l := range c.LANs {
+		for _, d := range l.Domain {
+			if !slices.Contains(out, d) {
+				out = append(out, d)
+			}
+		}
+	}
+	return out
+}
+
 // Host returns the host of that name, or nil.
 func (c *Config) Host(name string) *Host {
 	for i := range c.LANs {

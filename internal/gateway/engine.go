@@ -49,7 +49,7 @@ func chooseEngine(c *config.Config, missing error, root fs.FS, dir string) (bind
 		return false, nil
 	}
 	if missing != nil {
-		return false, []string{"dns: weir's own forwarder answers, and does not validate: " + missing.Error() + ". Zones, records, aliases and keys of the file are not there until then"}
+		return false, []string{"dns: weir's own forwarder answers, and does not validate: " + missing.Error() + ". Zones, records, aliases, keys and domains of LANs are not there until then"}
 	}
 	if foreign.Confined(root, "named", dir) {
 		notes = append(notes, fmt.Sprintf("dns: AppArmor keeps named from its files in %[1]s: write \"%[1]s/** rwk,\" to /etc/apparmor.d/local/usr.sbin.named, then apparmor_parser -r /etc/apparmor.d/usr.sbin.named", dir))

@@ -12,7 +12,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/insomniacslk/dhcp/rfc1035label"
 	"weir/internal/api"
+
 	"weir/internal/config"
 	"weir/internal/dhcpd"
 	"weir/internal/dns"
@@ -35,7 +37,7 @@ func dhcpdLANs(c *config.Config, w world, ntp bool) []dhcpd.LAN {
 		own := l.Address4.Addr()
 		d := dhcpd.LAN{
 			Name: l.Name, Link: k.name, MAC: k.mac, Address: l.Address4, Lease: l.DHCP.Lease,
-			Router: own, DNS: []netip.Addr{own}, Domain: c.Gateway.Domain,
+			Router: own, DNS: []netip.Addr{own}, Domain: l.Domain[0],
 		}
 		d.Pool, d.Options, d.Boot = dhcpRanges(l.DHCP.Pool), dhcpOptions(l.DHCP.Options), dhcpd.Boot(l.DHCP.Boot)
 		d.BOOTP, d.KnownOnly = l.DHCP.BOOTP, l.DHCP.Known
@@ -47,6 +49,10 @@ func dhcpdLANs(c *config.Config, w world, ntp bool) []dhcpd.LAN {
 		}
 		if l.MTU != 0 && !slices.ContainsFunc(l.DHCP.Options, func(o config.Option) bool { return o.Code == optionMTU }) {
 			d.Options = append(d.Options, dhcpd.Option{Code: optionMTU, Data: binary.BigEndian.AppendUint16(nil, uint16(l.MTU))})
+		}
+		if said := func(o config.Option) bool { return o.Code == optionSearch }; len(l.Domain) > 1 && !slices.ContainsFunc(l.DHCP.Options, said) {
+			search := rfc1035label.Labels{Labels: l.Domain}
+			d.Options = append(d.Options, dhcpd.Option{Code: optionSearch, Data: search.ToBytes()})
 		}
 		if said := func(o config.Option) bool { return o.Code == optionNTP }; ntp && !slices.ContainsFunc(l.DHCP.Options, said) {
 			d.Options = append(d.Options, dhcpd.Option{Code: optionNTP, Data: own.AsSlice()})
@@ -83,6 +89,9 @@ func dhcpOptions(opts []config.Option) []dhcpd.Option {
 
 // optionNTP has the time servers (RFC 2132, 8.3).
 const optionNTP = 42
+
+// optionSearch has the domains in which names are looked up (RFC 3397).
+const optionSearch = 119
 
 // dhcpServer is the DHCP server of all LANs.
 type dhcpServer struct {

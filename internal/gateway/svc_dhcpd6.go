@@ -35,7 +35,7 @@ func dhcpd6LANs(c *config.Config, w world, ntp bool) []dhcpd6.LAN {
 			}
 		}
 		if d.Search == nil {
-			d.Search = []string{c.Gateway.Domain}
+			d.Search = l.Domain
 		}
 		out = append(out, d)
 	}

@@ -28,9 +28,9 @@ func namedConfig(c *config.Config, w world, cables desired.Desired, leases []sta
 	st := w.state(c)
 	out := named.Config{Gateway: c.Gateway.Name, Domain: c.Gateway.Domain, Unchecked: !c.DNS.Validate}
 	for _, l := range c.LANs {
-		out.LANs = append(out.LANs, named.LAN{Name: l.Name, Addrs: lanAddresses(c, l, st)})
+		out.LANs = append(out.LANs, named.LAN{Name: l.Name, Addrs: lanAddresses(c, l, st), Domains: l.Domain})
 		for _, h := range l.Hosts {
-			out.Hosts = append(out.Hosts, named.Host{Name: h.DNSName, Addrs: c.HostAddrs(&h, st.ULA), Alias: h.Alias})
+			out.Hosts = append(out.Hosts, named.Host{Name: h.DNSName, Addrs: c.HostAddrs(&h, st.ULA), Alias: h.Alias, Domains: l.Domain})
 		}
 	}
 	out.Clients, out.Private = dnsClients(c, st), c.DNS.PrivateDomain
@@ -69,8 +69,8 @@ func namedConfig(c *config.Config, w world, cables desired.Desired, leases []sta
 		if h := c.Host(l.Host); h != nil && h.LAN == l.LAN && !slices.ContainsFunc(h.Address, netip.Addr.Is4) {
 			name = h.DNSName // the file names it, and leaves its address to the pool
 		}
-		if name != "" {
-			out.Leases = append(out.Leases, named.Lease{Name: name, Addr: l.Addr, Client: l.Client, MAC: l.MAC})
+		if lan := c.LAN(l.LAN); lan != nil && name != "" {
+			out.Leases = append(out.Leases, named.Lease{Name: name, Addr: l.Addr, Client: l.Client, MAC: l.MAC, Domains: lan.Domain})
 		}
 	}
 	return out

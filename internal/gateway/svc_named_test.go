@@ -66,13 +66,14 @@ dns {
 	}
 	got.Cables = nil
 	nine := []netip.AddrPort{netip.MustParseAddrPort("9.9.9.9:53")}
+	home := []string{"corp.example"}
 	want := named.Config{
 		Gateway: "gw", Domain: "corp.example", Unchecked: true, Upstreams: nine,
-		LANs:    []named.LAN{{Name: "home", Addrs: prefixes("172.31.0.1/24", "fd00::1/64")}},
+		LANs:    []named.LAN{{Name: "home", Addrs: prefixes("172.31.0.1/24", "fd00::1/64"), Domains: home}},
 		Clients: prefixes("fe80::/10", "172.31.0.0/24", "fd00::/64"),
 		Hosts: []named.Host{
-			{Name: "nas", Addrs: addresses("172.31.0.23", "fd00::23"), Alias: []string{"files.corp.example", "files.example.org"}},
-			{Name: "television"},
+			{Name: "nas", Addrs: addresses("172.31.0.23", "fd00::23"), Alias: []string{"files.corp.example", "files.example.org"}, Domains: home},
+			{Name: "television", Domains: home},
 		},
 		Zones: []named.Zone{
 			{Name: "corp.example", TTL: 300, SOA: named.DefaultSOA, Records: []named.Record{{
@@ -83,8 +84,8 @@ dns {
 		},
 		Keys: []named.Key{{Name: "acme", Algorithm: "hmac-sha256", Zones: []string{"example.org"}, Names: []string{"_acme-challenge"}, Types: []string{"TXT"}}},
 		Leases: []named.Lease{
-			{Name: "television", Addr: leases[0].Addr, Client: "mac:02:00:00:00:00:aa", MAC: "02:00:00:00:00:aa"},
-			{Name: "phone", Addr: leases[1].Addr, Client: "01aabb", MAC: "02:00:00:00:00:ab"},
+			{Name: "television", Addr: leases[0].Addr, Client: "mac:02:00:00:00:00:aa", MAC: "02:00:00:00:00:aa", Domains: home},
+			{Name: "phone", Addr: leases[1].Addr, Client: "01aabb", MAC: "02:00:00:00:00:ab", Domains: home},
 		},
 	}
 	equal := cmp.Options{addrs, cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })}

@@ -51,7 +51,7 @@ func raLANs(c *config.Config, w world) []ra.LAN {
 			a.DNS = []netip.Addr{addrs[0].Addr()}
 		}
 		if a.Search == nil {
-			a.Search = []string{c.Gateway.Domain}
+			a.Search = l.Domain
 		}
 		out = append(out, a)
 	}

@@ -266,7 +266,7 @@ func TestWriteTwice(t *testing.T) {
 	if strings.Contains(string(text), first.keys[ownKey].Secret) {
 		t.Error("named.conf holds a secret")
 	}
-	c.LANs = append(c.LANs, LAN{"guest", []netip.Prefix{pfx("10.0.9.1/24")}})
+	c.LANs = append(c.LANs, LAN{Name: "guest", Addrs: []netip.Prefix{pfx("10.0.9.1/24")}})
 	if third, err := write(c, now); err != nil || !third.changed {
 		t.Errorf("one LAN more: changed %t, %v", third.changed, err)
 	}

@@ -86,22 +86,23 @@ func (s *leases) wanted(c Config, zones []*zone) (out []given, notes []string) {
 		if !ok {
 			continue
 		}
-		name := absolute(label + "." + c.Domain)
-		if taken[name] {
-			if !slices.ContainsFunc(c.Hosts, func(h Host) bool { return h.Name == label && slices.Contains(h.Addrs, l.Addr) }) {
-				notes = append(notes, fmt.Sprintf("%s calls itself %s, which is another's by the file: it has no name", l.Addr, label))
+		for _, name := range c.names(label, l.Domains) {
+			if taken[name] {
+				if !slices.ContainsFunc(c.Hosts, func(h Host) bool { return h.Name == label && slices.Contains(h.Addrs, l.Addr) }) {
+					notes = append(notes, fmt.Sprintf("%s calls itself %s, which is another's by the file: it has no name", l.Addr, spoken(name)))
+				}
+				continue
 			}
-			continue
+			id, err := dhcidOf(name, l)
+			if err != nil {
+				notes = append(notes, err.Error())
+				continue
+			}
+			if by[name] == nil {
+				order = append(order, name)
+			}
+			by[name] = append(by[name], given{name, held{l.Addr, id}})
 		}
-		id, err := dhcidOf(name, l)
-		if err != nil {
-			notes = append(notes, err.Error())
-			continue
-		}
-		if by[name] == nil {
-			order = append(order, name)
-		}
-		by[name] = append(by[name], given{name, held{l.Addr, id}})
 	}
 	for _, name := range order {
 		all := by[name]
@@ -123,7 +124,9 @@ func (s *leases) sync(ctx context.Context, u client, c Config, zones []*zone) (n
 	byReverse := map[string]string{}
 	for _, g := range want {
 		byName[g.name] = g
-		byReverse[reverseOf(g.addr)] = g.name
+		if arpa := reverseOf(g.addr); byReverse[arpa] == "" {
+			byReverse[arpa] = g.name
+		}
 	}
 	for name, h := range s.names {
 		if g, ok := byName[name]; !ok || g.dhcid != h.dhcid {
@@ -142,7 +145,7 @@ func (s *leases) sync(ctx context.Context, u client, c Config, zones []*zone) (n
 				notes = append(notes, note)
 			}
 		}
-		if arpa := reverseOf(g.addr); s.names[g.name] == g.held && s.reverse[arpa] != g.name {
+		if arpa := reverseOf(g.addr); s.names[g.name] == g.held && byReverse[arpa] == g.name && s.reverse[arpa] != g.name {
 			err = errors.Join(err, s.giveReverse(ctx, u, zones, arpa, g))
 		}
 	}

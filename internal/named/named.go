@@ -63,8 +63,9 @@ type List struct {
 // LAN is a network of the house: its devices are answered, on the gateway's
 // addresses there.
 type LAN struct {
-	Name  string
-	Addrs []netip.Prefix // the gateway's addresses there, with their networks
+	Name    string
+	Addrs   []netip.Prefix // the gateway's addresses there, with their networks
+	Domains []string       // that devices there are in; nil: the house's
 }
 
 // Cable is the cable to a WAN: the router's names on it are GATEWAY-WAN-in and
@@ -80,6 +81,8 @@ type Host struct {
 	Name  string // a DNS label
 	Addrs []netip.Addr
 	Alias []string // further names, absolute without trailing dot
+
+	Domains []string // it is in; an address is called by the first; nil: the house's
 }
 
 // Lease is a device that calls itself something.
@@ -88,6 +91,8 @@ type Lease struct {
 	Addr   netip.Addr
 	Client string // option 61 in hex, or "mac:" and the Ethernet address
 	MAC    string
+
+	Domains []string // as a Host's
 }
 
 // Zone is a zone block of the file.

@@ -55,6 +55,11 @@ func ownDomains(c Config) []string {
 			out = append(out, absolute(z.Name))
 		}
 	}
+	for _, l := range c.LANs {
+		for _, d := range l.Domains {
+			out = append(out, absolute(d))
+		}
+	}
 	return out
 }
 

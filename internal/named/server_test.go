@@ -311,6 +311,36 @@ func TestKilled(t *testing.T) {
 	})
 }
 
+// A LAN's own domains have its devices, the file's and those that have leases; an
+// address is called by the first, and a domain within another is no zone.
+func TestDomains(t *testing.T) {
+	alone(t, func(tr *trial) {
+		domains := []string{"corp.example", "lab.corp.example"}
+		tr.c.LANs[0].Domains = domains
+		tr.c.Hosts = []Host{{Name: "pi", Addrs: []netip.Addr{addr("172.31.0.77")}, Domains: domains}}
+		tr.c.Leases = []Lease{{Name: "phone", Addr: addr("172.31.0.100"), Client: "01aa", MAC: "02:00:00:00:00:aa", Domains: domains}}
+		tr.start()
+		for _, d := range domains {
+			tr.has("pi."+d, dns.TypeA, "172.31.0.77")
+			tr.has("phone."+d, dns.TypeA, "172.31.0.100")
+			tr.has(tr.c.Gateway+"."+d, dns.TypeA, "172.31.0.1")
+		}
+		tr.has("pi."+tr.c.Domain, dns.TypeA)
+		tr.has("corp.example", dns.TypeNS, tr.c.Gateway+"."+tr.c.Domain+".")
+		tr.has("lab.corp.example", dns.TypeNS)
+		tr.has("100.0.31.172.in-addr.arpa", dns.TypePTR, "phone.corp.example.")
+		tr.has("77.0.31.172.in-addr.arpa", dns.TypePTR, "pi.corp.example.")
+
+		// The lease ends: both names go, and the address's.
+		tr.c.Leases = nil
+		tr.take()
+		for _, d := range domains {
+			tr.has("phone."+d, dns.TypeA)
+		}
+		tr.has("100.0.31.172.in-addr.arpa", dns.TypePTR)
+	})
+}
+
 // Leases become names, and cease to be; each names a device once.
 func TestLeases(t *testing.T) {
 	alone(t, func(tr *trial) {

@@ -41,6 +41,13 @@ func zonesOf(c Config) ([]*zone, error) {
 	forwarded := func(name string) bool {
 		return slices.ContainsFunc(c.Zones, func(z Zone) bool { return len(z.Forward) > 0 && within(name, absolute(z.Name)) })
 	}
+	for _, l := range c.LANs {
+		for _, d := range l.Domains {
+			if b.zone(absolute(d)) == nil { // one within another is no zone of its own
+				b.add(Zone{Name: d})
+			}
+		}
+	}
 	for _, p := range networks(c) {
 		for _, name := range reverseZones(p) {
 			if b.zone(name) == nil && !forwarded(name) {
@@ -54,11 +61,13 @@ func zonesOf(c Config) ([]*zone, error) {
 	}
 	b.router(c, router)
 	for _, h := range c.Hosts {
-		name := absolute(h.Name + "." + c.Domain)
-		b.addrs(name, 0, h.Addrs)
+		names := c.names(h.Name, h.Domains)
+		for _, n := range names {
+			b.addrs(n, 0, h.Addrs)
+		}
 		for _, a := range h.Alias {
 			if z := b.zone(absolute(a)); z != nil {
-				z.put(&dns.CNAME{Hdr: z.header(absolute(a), dns.TypeCNAME, 0), Target: name})
+				z.put(&dns.CNAME{Hdr: z.header(absolute(a), dns.TypeCNAME, 0), Target: names[0]})
 			}
 		}
 	}
@@ -73,6 +82,18 @@ func zonesOf(c Config) ([]*zone, error) {
 		slices.SortStableFunc(z.rrs, byName)
 	}
 	return b.zones, nil
+}
+
+// names are what a device is called in its domains.
+func (c Config) names(label string, domains []string) []string {
+	if len(domains) == 0 {
+		domains = []string{c.Domain}
+	}
+	var out []string
+	for _, d := range domains {
+		out = append(out, absolute(label+"."+d))
+	}
+	return out
 }
 
 // byName is the order in which a zone's file is nice to read.
@@ -127,8 +148,8 @@ func zoneOf(zones []*zone, name string) *zone {
 	return best
 }
 
-// router names the gateway: GW on all LANs, GW-LAN on each, and the ends of the
-// cables, together (GW-in, GW-out) and each by itself.
+// router names the gateway: GW on all LANs, GW-LAN on each, GW in the domains of
+// each, and the ends of the cables, together (GW-in, GW-out) and each by itself.
 func (b *builder) router(c Config, router string) {
 	own := func(suffix string) string { return absolute(c.Gateway + suffix + "." + c.Domain) }
 	for _, l := range c.LANs {
@@ -136,6 +157,10 @@ func (b *builder) router(c Config, router string) {
 			b.addrs(router, 0, []netip.Addr{p.Addr()})
 			b.addrs(absolute(c.Domain), 0, []netip.Addr{p.Addr()})
 			b.addrs(own("-"+l.Name), 0, []netip.Addr{p.Addr()})
+			for _, d := range l.Domains {
+				b.addrs(absolute(c.Gateway+"."+d), 0, []netip.Addr{p.Addr()})
+				b.addrs(absolute(d), 0, []netip.Addr{p.Addr()})
+			}
 		}
 	}
 	for _, k := range c.Cables {

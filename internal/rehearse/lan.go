@@ -84,8 +84,8 @@ func (b *Bench) newLease(ctx context.Context, l *LAN, drill string) Result {
 	if d := ack.DNS(); !said(6) && (len(d) == 0 || d[0].String() != own.String()) {
 		wrong = append(wrong, fmt.Sprintf("DNS %v, not %s", d, own))
 	}
-	if d := ack.DomainName(); !said(15) && d != b.Config.Gateway.Domain {
-		wrong = append(wrong, fmt.Sprintf("domain %q, not %q", d, b.Config.Gateway.Domain))
+	if d := ack.DomainName(); !said(15) && d != l.Domain[0] {
+		wrong = append(wrong, fmt.Sprintf("domain %q, not %q", d, l.Domain[0]))
 	}
 	if w := b.toldTime(l, ack.NTPServers()); w != "" {
 		wrong = append(wrong, w)
@@ -180,27 +180,32 @@ func nameAct(l *LAN) Act {
 func (b *Bench) houseNames(ctx context.Context, l *LAN, server netip.Addr, drill string) Result {
 	const about = "names of the house resolve, forward and reverse"
 	type entry struct {
-		name string
-		addr netip.Addr
+		name   string
+		addr   netip.Addr
+		called bool // the address is called so
 	}
-	d := b.Config.Gateway.Domain
 	var all []entry
+	called := func(label string, a netip.Addr, domains []string) {
+		for i, d := range domains {
+			all = append(all, entry{label + "." + d, a, i == 0})
+		}
+	}
 	for _, other := range b.LANs {
 		for _, h := range other.Hosts {
 			if h.Of == nil {
 				continue
 			}
 			for _, a := range h.Of.Address {
-				all = append(all, entry{h.Of.DNSName + "." + d, a})
+				called(h.Of.DNSName, a, other.Domain)
 			}
 		}
 	}
 	if j := b.Joined[l.Name]; j.ack != nil {
 		a, _ := netip.AddrFromSlice(j.ack.YourIPAddr.To4())
-		all = append(all, entry{l.Client + "." + d, a})
+		called(l.Client, a, l.Domain)
 	}
 	if l.Address4.IsValid() {
-		all = append(all, entry{b.Config.Gateway.Name + "." + d, l.Address4.Addr()})
+		called(b.Config.Gateway.Name, l.Address4.Addr(), b.Config.Domains()[:1])
 	}
 	c := b.Clients[l.Name]
 	start := time.Now()
@@ -227,7 +232,7 @@ func (b *Bench) houseNames(ctx context.Context, l *LAN, server netip.Addr, drill
 			return fail(drill, about, e.name+" is "+e.addr.String(), seen, look)
 		}
 		arpa, err := dns.ReverseAddr(e.addr.String())
-		if err != nil {
+		if err != nil || !e.called {
 			continue
 		}
 		if !right(arpa, dns.TypePTR, func(rr dns.RR) bool { return strings.EqualFold(lastField(rr), e.name+".") }) {

@@ -76,7 +76,7 @@ func records(c *config.Config) ([]dns.RR, error) {
 	for _, l := range c.LANs {
 		for _, h := range l.Hosts {
 			for _, a := range h.Alias {
-				if err := add(".", a+".", "CNAME", h.DNSName+"."+c.Gateway.Domain+"."); err != nil {
+				if err := add(".", a+".", "CNAME", h.DNSName+"."+l.Domain[0]+"."); err != nil {
 					return nil, err
 				}
 			}
