@@ -26,7 +26,7 @@ export PATH := $(PATH):/usr/sbin:/sbin
 export CGO_ENABLED = 0
 
 .DEFAULT_GOAL = build
-.PHONY: build demo test test-vm race lint cross mips vuln deb bench clean tools-go tools-nft
+.PHONY: build demo test test-vm race lint generate generated cross mips vuln deb bench clean tools-go tools-nft
 
 build: bin/weir
 
@@ -55,6 +55,13 @@ lint:
 	$(GO) vet ./...
 	$(GO) run $(GOLANGCI) run ./...
 
+# The fast path's programs (clang, llvm, libbpf-dev): what is made from their source is what is committed.
+generate:
+	$(GO) generate ./internal/fastpath
+
+generated: generate
+	@git diff --exit-code -- internal/fastpath || { echo "what make generate makes is not what is committed"; exit 1; }
+
 cross:
 	GOARCH=arm64 $(GO) build -o /dev/null ./cmd/weir
 	GOARCH=mips64 $(GO) build -o /dev/null ./cmd/weir
@@ -80,10 +87,15 @@ deb: bin/weir
 
 # Beside a plain nftables router, in one run; then what a turn of the loop and reading a file take; then BIND, beside a
 # configuration written by hand.
+#   make bench ONLY=fastpath    the fast path alone, beside none and the peer
 bench: bin/weir | tools-nft
+ifeq ($(ONLY),fastpath)
+	$(GO) run ./test/bench -only-fastpath -rounds 15 bin/weir
+else
 	$(GO) run ./test/bench bin/weir
 	$(GO) test -run '^$$' -bench . ./internal/...
 	WEIR_BENCH=1 $(GO) test -count=1 -run '^TestBesideByHand$$' -v ./internal/named
+endif
 
 clean:
 	rm -rf bin dist

@@ -22,7 +22,10 @@ gateway "gw" {
   # Network. Unsaid: a random one, made once and kept. Source: RFC 4193, 3.2.
   # ula = "fd5e:7a11:c0de::/48"
 
-  # Later: fast_path.
+  # Programs in the kernel that carry packets past what would only pass them on. auto: by the best
+  # form there is on each port; off: none.
+  # "auto" or "tc" or "off" (later: "xdp"). Unsaid: off. Source: tc-bpf(8), tcx.
+  fast_path = "off"
 }
 
 # A line to an ISP. Its name is also the cable's and, as wan-NAME, its network namespace's.

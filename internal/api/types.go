@@ -103,6 +103,10 @@ type WAN struct {
 	MTU       int    `json:"mtu,omitempty"`
 	IPv4      Line   `json:"ipv4"`
 	IPv6      Line   `json:"ipv6"`
+
+	FastPath    string `json:"fast_path"`               // the form on the port: "tc" or "off"
+	FastPathWhy string `json:"fast_path_why,omitempty"` // why it is off
+
 	Flows     *Flows `json:"flows,omitempty"` // left out: none left the line since the start
 }
 

@@ -106,6 +106,9 @@ func lines(w io.Writer, s api.Status, now time.Time) {
 			}
 			fmt.Fprintf(w, "%s IPv6: delegated %s, %s.\n", wan.Name, strings.Join(d, " "), ends)
 		}
+		if wan.FastPath == "tc" {
+			fmt.Fprintf(w, "%s: fast path by tc on %s.\n", wan.Name, wan.Link)
+		}
 		if f := wan.Flows; f != nil {
 			fmt.Fprintf(w, "Flows left %s %s ago: %d moved, %d connections prodded, %d resets sent.\n", wan.Name, age(now, f.At), f.Moved, f.Prodded, f.Reset)
 		}

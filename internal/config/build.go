@@ -32,6 +32,7 @@ func (c *checker) build(root *node) *Config {
 		Domain:   one[string](h.gw, "domain"),
 		Timezone: one[string](h.gw, "timezone"),
 		ULA:      one[netip.Prefix](h.gw, "ula"),
+		FastPath: FastPath(one[string](h.gw, "fast_path")),
 	}
 	if h.gw.label == "" {
 		h.Gateway.Name = gatewayBlock.example

@@ -42,7 +42,20 @@ type Gateway struct {
 	Cable4, Cable6 netip.Prefix
 
 	ULA netip.Prefix // a /48 in fd00::/8; invalid: made once and kept in state
+
+	FastPath FastPath
 }
+
+// FastPath says by which form of eBPF program packets are carried past what would
+// only pass them on.
+type FastPath string
+
+// The forms. FastPathAuto is the best that a port has.
+const (
+	FastPathAuto FastPath = "auto"
+	FastPathTC   FastPath = "tc"
+	FastPathOff  FastPath = "off"
+)
 
 // Pos is a place in the file, for messages that are made after parsing.
 type Pos struct {

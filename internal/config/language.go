@@ -40,7 +40,8 @@ var gatewayBlock = &block{
 			doc:    "Networks of the patch cables between the house and its lines, at most one of each family; a pair of addresses for each WAN in file order."},
 		{name: "ula", typ: typePrefix, unsaid: "a random one, made once and kept", example: `"fd5e:7a11:c0de::/48"`, source: "RFC 4193, 3.2",
 			doc: "The house's own IPv6 network, a /48 in fd00::/8."},
-		{name: "fast_path", later: true},
+		{name: "fast_path", typ: typeWord, words: []word{{text: "auto"}, {text: "tc"}, {text: "off"}, {text: "xdp", later: true}}, def: `"off"`, source: "tc-bpf(8), tcx",
+			doc: "Programs in the kernel that carry packets past what would only pass them on. auto: by the best form there is on each port; off: none."},
 	},
 }
 

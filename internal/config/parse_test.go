@@ -62,7 +62,7 @@ func parse(t testing.TB, files ...File) *Config {
 
 func TestDefaults(t *testing.T) {
 	want := &Config{
-		Gateway: Gateway{Name: "gw", Domain: "home.arpa", Cable4: pfx("172.31.255.0/24")},
+		Gateway: Gateway{Name: "gw", Domain: "home.arpa", Cable4: pfx("172.31.255.0/24"), FastPath: FastPathOff},
 		WANs: []WAN{{
 			Name: "fiber", Interface: "eth1",
 			IPv4: WANv4{Method: MethodDHCP, Translate: NAT44, Hostname: "gw"},
@@ -93,7 +93,7 @@ func TestWholeFile(t *testing.T) {
 	own.Every, own.Timeout = time.Second, 2*time.Second
 	want := &Config{
 		Gateway: Gateway{Name: "cellar", Domain: "example.net", Timezone: "Europe/Berlin",
-			Cable4: pfx("172.31.1.0/24"), Cable6: pfx("fd00:1::/64"), ULA: pfx("fd5e:7a11:c0de::/48")},
+			Cable4: pfx("172.31.1.0/24"), Cable6: pfx("fd00:1::/64"), ULA: pfx("fd5e:7a11:c0de::/48"), FastPath: FastPathOff},
 		WANs: []WAN{{
 			Name: "lte", Interface: "eth2", Metered: true, Move: true,
 			IPv4: WANv4{Method: MethodDHCP, Translate: NAT44, ClientID: "hex:01020000000001", Hostname: "cellar-lte", IgnoreClasslessRoutes: true},

@@ -22,6 +22,9 @@ func Build(c *config.Config, s state.State) Desired {
 		d.Namespaces = append(d.Namespaces, b.card(h, w))
 	}
 	d.Moves = append(b.moves(b.st.Use4, false), b.moves(b.st.Use6, true)...)
+	if f := c.Gateway.FastPath; f != config.FastPathOff && f != "" && !s.Machine.FastPath {
+		b.note("no fast path here, all packets go the ordinary way: %s", s.Machine.NoFastPath)
+	}
 	d.Notes = b.notes
 	return d
 }

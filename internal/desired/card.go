@@ -61,6 +61,7 @@ func (b *build) card(h ruleset.House, w wan) Namespace {
 	n.sysctls(ipv6conf(port, "disable_ipv6"), off, ipv6conf(port, "accept_ra"), ra[0], ipv6conf(port, "autoconf"), ra[1], ipv6conf(port, "use_tempaddr"), "0")
 	n.line(port, w.v4)
 	n.line(port, w.v6)
+	n.Shortcut = b.shortcut(w)
 	return n
 }
 

@@ -51,6 +51,8 @@ type Namespace struct {
 	Rules   []Rule
 	Sysctls []Sysctl
 	Table   ruleset.Table
+
+	Shortcut *Shortcut `json:",omitempty"` // nil: none
 }
 
 // LinkKind is what a link is. The zero value is invalid.

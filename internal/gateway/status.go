@@ -27,6 +27,7 @@ func (d *daemon) Status(ctx context.Context) (api.Status, error) {
 				s.WANs[i].Flows = &f
 			}
 		}
+		d.fastPaths(&s)
 		d.lanNews(&s)
 		d.resolvers(&s)
 		s.Time = d.statusTime()

@@ -33,6 +33,8 @@ func (k *Kernel) probe() state.Machine {
 		f.Close()
 		m.TAP = true
 	}
+	m.NoFastPath = tryFastPath()
+	m.FastPath = m.NoFastPath == ""
 	return m
 }
 

@@ -66,6 +66,17 @@ func (k *Kernel) read(ctx context.Context, want desired.Desired) (plan.Actual, e
 	for i := range spaces {
 		k.ends(&a.Namespaces[i], i, spaces, raw)
 	}
+	for i := range a.Namespaces {
+		n, port := &a.Namespaces[i], ""
+		for _, w := range want.Namespaces {
+			if w.Name == n.Name && w.Shortcut != nil {
+				port = w.Shortcut.Port
+			}
+		}
+		if err := k.readShortcut(&a, n, port); err != nil {
+			return a, fmt.Errorf("read the fast path in %s: %w", place(n.Name), err)
+		}
+	}
 	return a, nil
 }
 

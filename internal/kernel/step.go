@@ -118,6 +118,8 @@ func (k *Kernel) do(ctx context.Context, action plan.Action) (effect, error) {
 			return k.keepTable(s, old)
 		}
 		return k.loaded(s, k.runNft(ctx, s, elementScript(a.Changes, a.New)), undo, a.New)
+	case plan.PutShortcut:
+		return k.doPutShortcut(a)
 	case plan.DeleteFlows:
 		s, err := k.space("")
 		if err != nil {

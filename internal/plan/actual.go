@@ -37,6 +37,17 @@ type Namespace struct {
 	Rules   []Rule
 	Sysctls map[string]string // those that were asked for and exist
 	Table   Table
+
+	// Shortcut is what of the fast path is attached; nil: nothing. In main nothing
+	// is wanted: there it is what a port brought along.
+	Shortcut *Shortcut
+}
+
+// Shortcut is the fast path of a namespace as it is.
+type Shortcut struct {
+	On    []string // the links that carry a program
+	Parts []desired.Part
+	Wrong string // in what the programs are not those for these links; "" is nothing
 }
 
 // Link is a link as it is. Kind is the kernel's word: "veth", "bridge",

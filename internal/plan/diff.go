@@ -16,16 +16,18 @@ import (
 type phase int
 
 const (
-	atNamespace phase = iota
-	atTable           // policy first: every later step is already under it
-	atSysctl          // after the tables: loading one brings conntrack's into being
-	atUnlink          // links whose names are needed
+	atNamespace     phase = iota
+	atShortcutKnows       // before the ruleset: what it forgets, nothing passes by any more
+	atTable               // policy first: every later step is already under it
+	atSysctl              // after the tables: loading one brings conntrack's into being
+	atUnlink              // links whose names are needed
 	atLink
 	atLinkSysctl // before an address or a router advertisement can come in
 	atAddr
 	atUp
 	atRoute
 	atRule
+	atShortcut // when all that it stands in for is there
 	atRuleGone
 	atRouteGone
 	atFlows    // after routes and rules: what comes next must not make the same entry anew
@@ -63,6 +65,7 @@ func Diff(actual Actual, want desired.Desired) Plan {
 		d.routes(w, h)
 		d.rules(w, h)
 	}
+	d.shortcuts()
 	d.giveBack()
 	for _, steps := range d.steps {
 		d.plan.Steps = append(d.plan.Steps, steps...)

@@ -64,7 +64,7 @@ type Step struct {
 	Op     Op     `json:"op"`
 	Drift  bool   `json:"drift,omitempty"` // mends what somebody else changed
 	NS     string `json:"namespace"`       // "" is main
-	Object string `json:"object"`          // "link", "address", "route", "rule", "sysctl", "nft table", "nft sets", "flows", "namespace"
+	Object string `json:"object"`          // "link", "address", "route", "rule", "sysctl", "nft table", "nft sets", "flows", "namespace", "fast path"
 	Name   string `json:"name"`
 	Old    string `json:"old,omitempty"`
 	New    string `json:"new,omitempty"`
@@ -227,6 +227,13 @@ type DeleteFlows struct {
 	Prod bool
 }
 
+// PutShortcut attaches the fast path's programs, or changes what they know; with
+// New nil it detaches them.
+type PutShortcut struct {
+	NS       string
+	Old, New *desired.Shortcut // Old is nil where what was there is not to be put back
+}
+
 func (CreateNamespace) action() {}
 func (DeleteNamespace) action() {}
 func (AddLink) action()         {}
@@ -244,6 +251,7 @@ func (SetSysctl) action()       {}
 func (LoadTable) action()       {}
 func (SetElements) action()     {}
 func (DeleteFlows) action()     {}
+func (PutShortcut) action()     {}
 
 // place names a namespace as people read it.
 func place(ns string) string {

@@ -40,6 +40,9 @@ type Machine struct {
 	TAP          bool
 	ConntrackMax bool // nf_conntrack_max may be written: only in the first network namespace
 	Userns       bool // runs in a user namespace: one uid, no clock, no BPF
+
+	FastPath   bool   // programs can be attached to links (tcx)
+	NoFastPath string // why not
 }
 
 // WAN is what is known of one line.

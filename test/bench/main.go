@@ -54,6 +54,7 @@ func main() {
 	outages := flag.Int("failovers", 100, "how many outages each of the rivals has")
 	only := flag.Bool("only-failovers", false, "measure nothing else")
 	onlyDHCP := flag.Bool("only-dhcp", false, "measure nothing else")
+	onlyFast := flag.Bool("only-fastpath", false, "measure nothing else")
 	quiet := flag.Duration("quiet", 20*time.Second, "how long the idle daemon is watched")
 	flag.Parse()
 	if flag.Arg(0) == "inside" {
@@ -69,6 +70,14 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	if *onlyFast {
+		fmt.Printf("%d processors, Linux %s, %s\n\n", runtime.NumCPU(), release(), time.Now().UTC().Format(time.DateOnly))
+		if err := fastPath(ctx, flag.Arg(0), *rounds, *lasts); err != nil {
+			fmt.Fprintln(os.Stderr, "bench:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	if err := run(ctx, flag.Arg(0), *rounds, *lasts, *quiet, *outages, *only, *onlyDHCP); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
@@ -131,8 +140,7 @@ func compare(sides map[string]*side, what string, rounds int, lasts time.Duratio
 		ratios = append(ratios, cost["peer"]/cost["weir"])
 		routers = append(routers, (cost["peer"]-cost["wire"])/(cost["weir"]-cost["wire"]))
 	}
-	title := map[string]string{"small": "64-byte UDP, 256 established flows", "flows": "64-byte UDP, each packet a new flow"}[what]
-	fmt.Printf("  %s\n", title)
+	fmt.Printf("  %s\n", titles[what])
 	for _, kind := range []string{"wire", "peer", "weir"} {
 		fmt.Printf("    %-6s %s packets/s\n", kind, spread(rates[kind], "%.0f"))
 	}

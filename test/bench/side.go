@@ -84,6 +84,8 @@ func inside(kind, weir string) error {
 	switch kind {
 	case "weir":
 		_, err = h.weir(ctx, weir, houseFile+quietProbes)
+	case "fast":
+		_, err = h.weir(ctx, weir, "gateway \"gw\" { fast_path = \"tc\" }\n"+houseFile+quietProbes)
 	case "peer":
 		err = h.peer(ctx)
 	case "wire":

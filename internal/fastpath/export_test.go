@@ -1,0 +1,105 @@
+package fastpath
+
+import (
+	"encoding/binary"
+	"errors"
+	"slices"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+
+	"weir/internal/desired"
+)
+
+// Sabotage attaches spoilt programs in the place of those on links, or has them
+// know parts besides what they know.
+func Sabotage(links []Link, program func(*ebpf.CollectionSpec) error, more []desired.Part) error {
+	progs, err := find(links)
+	defer closeAll(progs)
+	if err != nil {
+		return err
+	}
+	m, err := open(progs[0].maps)
+	if err != nil {
+		return err
+	}
+	defer m.close()
+	ours, err := parts(m.ours)
+	if err != nil {
+		return err
+	}
+	if program == nil {
+		for _, p := range more {
+			if err := m.ours.Put(key(p.Prefix), uint32(p.Role)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	var f cardLinks
+	if err := m.fixed.Lookup(uint32(0), &f); err != nil {
+		return err
+	}
+	if err := Remove(links); err != nil {
+		return err
+	}
+	by := func(index uint32) Link {
+		return links[slices.IndexFunc(links, func(l Link) bool { return l.Index == int(index) })]
+	}
+	sabotage = program
+	defer func() { sabotage = nil }()
+	return Put(links, Links{Port: by(f.Port), Cable: by(f.Cable), Far: by(f.Cable).MAC}, ours)
+}
+
+// change replaces instructions, and says if there were none to.
+func change(spec *ebpf.CollectionSpec, f func(*asm.Instruction) bool) error {
+	n := 0
+	for _, p := range spec.Programs {
+		for i := range p.Instructions {
+			if f(&p.Instructions[i]) {
+				n++
+			}
+		}
+	}
+	if n == 0 {
+		return errors.New("the programs have no such instruction")
+	}
+	return nil
+}
+
+// hop is what a hop less adds to a checksum: bpf_htons(0x0100).
+var hop = int64(binary.NativeEndian.Uint16([]byte{1, 0}))
+
+// WrongChecksum adds too much to IPv4's checksum.
+func WrongChecksum(spec *ebpf.CollectionSpec) error {
+	return change(spec, func(i *asm.Instruction) bool {
+		if i.OpCode == asm.Add.Op(asm.ImmSource) && i.Constant == hop {
+			i.Constant *= 2
+			return true
+		}
+		return false
+	})
+}
+
+// NoHop takes no hop.
+func NoHop(spec *ebpf.CollectionSpec) error {
+	return change(spec, func(i *asm.Instruction) bool {
+		if i.OpCode == asm.Add.Op(asm.ImmSource) && i.Constant == -1 {
+			i.Constant = 0
+			return true
+		}
+		return false
+	})
+}
+
+// NoLimit has no look-up ask for the length.
+func NoLimit(spec *ebpf.CollectionSpec) error {
+	return change(spec, func(i *asm.Instruction) bool {
+		// fib.tot_len, the one half word on the stack.
+		if i.OpCode == asm.StoreMemOp(asm.Half) && i.Dst == asm.R10 {
+			*i = asm.StoreImm(asm.R10, i.Offset, 0, asm.Half).WithMetadata(i.Metadata)
+			return true
+		}
+		return false
+	})
+}
