@@ -44,6 +44,7 @@ type Msg struct {
 	N, OOBN int            // bytes of it, and of its control messages
 	Flags   int            // MSG_CTRUNC, ...
 	From    netip.AddrPort // invalid if the socket is not of the internet
+	Type    uint8          // of a packet socket's: PACKET_HOST, ...
 }
 
 // Recvmsg is recvmsg(2) into b, with control messages into oob. MSG_DONTWAIT need not be
@@ -66,6 +67,8 @@ func Recvmsg(fd int, b, oob []byte, flags int) (Msg, error) {
 				m.From = netip.AddrPortFrom(netip.AddrFrom4(in.Addr), order(in.Port))
 			case from.Family == unix.AF_INET6 && h.Namelen >= unix.SizeofSockaddrInet6:
 				m.From = netip.AddrPortFrom(netip.AddrFrom16(from.Addr), order(from.Port))
+			case from.Family == unix.AF_PACKET && h.Namelen >= unix.SizeofSockaddrLinklayer-2: // an Ethernet address has six bytes of eight
+				m.Type = (*unix.RawSockaddrLinklayer)(unsafe.Pointer(&from)).Pkttype
 			}
 			return m, nil
 		case unix.EINTR:

@@ -15,6 +15,8 @@ import (
 	"github.com/mdlayher/socket"
 	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
+
+	"weir/internal/bare"
 )
 
 // MaxFrame is the longest frame that a Conn reads: an Ethernet frame of 1500
@@ -253,7 +255,11 @@ func (c *Conn) Read(ctx context.Context, b []byte) (frame []byte, partial bool, 
 		case err != nil:
 			return nil, false, fmt.Errorf("read a packet socket: %w", err)
 		default:
-			if partial, ok := ours(c.oob[:oobn], flags, from); ok {
+			var kind uint8
+			if ll, ok := from.(*unix.SockaddrLinklayer); ok {
+				kind = ll.Pkttype
+			}
+			if partial, ok := ours(c.oob[:oobn], flags, kind); ok {
 				return b[:n], partial, nil
 			}
 		}
@@ -263,34 +269,30 @@ func (c *Conn) Read(ctx context.Context, b []byte) (frame []byte, partial bool, 
 // ReadNow is Read of a frame that is there. The error is EAGAIN if none is.
 func (c *Conn) ReadNow(b []byte) (frame []byte, partial bool, err error) {
 	for {
-		var n, oobn, flags int
-		var from unix.Sockaddr
+		var m bare.Msg
 		var recvErr error
 		err := c.raw.Read(func(fd uintptr) bool {
-			n, oobn, flags, from, recvErr = unix.Recvmsg(int(fd), b, c.oob, unix.MSG_DONTWAIT)
+			m, recvErr = bare.Recvmsg(int(fd), b, c.oob, 0)
 			return true
 		})
 		switch {
-		case errors.Is(recvErr, unix.EINTR):
-			continue
 		case errors.Is(recvErr, unix.ENETDOWN):
 			return nil, false, unix.EAGAIN // for as long as it is
 		case err != nil || recvErr != nil:
 			return nil, false, fmt.Errorf("read a packet socket: %w", errors.Join(err, recvErr))
 		}
-		if partial, ok := ours(c.oob[:oobn], flags, from); ok {
-			return b[:n], partial, nil
+		if partial, ok := ours(c.oob[:m.OOBN], m.Flags, m.Type); ok {
+			return b[:m.N], partial, nil
 		}
 	}
 }
 
 // ours says whether a frame is for us, by what recvmsg(2) tells of it.
-func ours(oob []byte, flags int, from unix.Sockaddr) (partial, ok bool) {
+func ours(oob []byte, flags int, kind uint8) (partial, ok bool) {
 	if flags&unix.MSG_TRUNC != 0 {
 		return false, false // longer than any message of ours
 	}
-	if ll, ok := from.(*unix.SockaddrLinklayer); ok &&
-		(ll.Pkttype == unix.PACKET_OTHERHOST || ll.Pkttype == unix.PACKET_OUTGOING) {
+	if kind == unix.PACKET_OTHERHOST || kind == unix.PACKET_OUTGOING {
 		return false, false
 	}
 	status, vlan := aux(oob)
@@ -329,10 +331,9 @@ func (c *Conn) Write(ctx context.Context, frame []byte) error {
 // its way (EAGAIN, ENOBUFS): for who has others to serve than those at a port
 // that is stuck.
 func (c *Conn) WriteNow(frame []byte) error {
-	to := &unix.SockaddrLinklayer{Protocol: binary.NativeEndian.Uint16(frame[ethLen-2:]), Ifindex: c.port}
 	var sendErr error
 	err := c.raw.Write(func(fd uintptr) bool {
-		sendErr = unix.Sendto(int(fd), frame, unix.MSG_DONTWAIT, to)
+		_, sendErr = bare.Write(int(fd), frame) // it is bound to the port, and does not block
 		return true
 	})
 	if err = errors.Join(err, sendErr); err != nil {
