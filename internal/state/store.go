@@ -45,12 +45,14 @@ type Store struct {
 	dirFD  *os.File // held and locked as long as the store is open
 	damage []string
 
-	puts  chan put
+	wake  chan struct{} // puts has some
 	close func()        // tells the writer to end
 	quit  chan struct{} // closed by close
 	done  chan struct{} // the writer has ended
 
 	mu     sync.Mutex
+	puts   []put // not yet seen by the writer, in order
+	closed bool
 	values map[string]json.RawMessage
 	err    error // why it can't be written to at the moment
 
@@ -83,7 +85,7 @@ func OpenOn(disk durable.Disk, dir string) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{dir: dir, disk: disk, dirFD: d, slack: slack, puts: make(chan put), quit: make(chan struct{}), done: make(chan struct{})}
+	s := &Store{dir: dir, disk: disk, dirFD: d, slack: slack, wake: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{})}
 	s.close = sync.OnceFunc(func() { close(s.quit) })
 	if err := s.load(); err != nil {
 		d.Close()
@@ -225,19 +227,29 @@ func (s *Store) Err() error {
 // Put stores items and returns when they are on disk. The error is the first of
 // its kind: while the disk stays full, what follows is taken into memory and
 // returns nil; see Store.
-func (s *Store) Put(items ...Item) error {
+func (s *Store) Put(items ...Item) error { return s.Begin(items...)() }
+
+// Begin is Put in two parts: what it returns waits for the disk. Items get there in
+// the order in which they were begun, and those begun while a write is under way
+// share the next.
+func (s *Store) Begin(items ...Item) (wait func() error) {
 	for _, i := range items {
 		if i.err != nil {
-			return i.err
+			return func() error { return i.err }
 		}
 	}
 	p := put{items, make(chan error, 1)}
-	select {
-	case s.puts <- p:
-		return <-p.done
-	case <-s.done:
-		return errors.New("the store is closed")
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return func() error { return errors.New("the store is closed") }
 	}
+	s.puts = append(s.puts, p)
+	select {
+	case s.wake <- struct{}{}:
+	default: // it is to look already
+	}
+	return func() error { return <-p.done }
 }
 
 // Close waits for what is being written, and closes the store.
@@ -256,25 +268,25 @@ func (s *Store) Close() error {
 func (s *Store) write() {
 	defer close(s.done)
 	for {
-		var batch []put
+		var last bool
 		select {
-		case p := <-s.puts:
-			batch = append(batch, p)
+		case <-s.wake:
 		case <-s.quit:
-			return
+			last = true
 		}
-		for waiting := true; waiting; {
-			select {
-			case p := <-s.puts:
-				batch = append(batch, p)
-			default:
-				waiting = false
+		s.mu.Lock()
+		batch := s.puts
+		s.puts, s.closed = nil, last
+		s.mu.Unlock()
+		if len(batch) > 0 {
+			err := s.commit(batch)
+			for _, p := range batch {
+				p.done <- err
+				err = nil // once
 			}
 		}
-		err := s.commit(batch)
-		for _, p := range batch {
-			p.done <- err
-			err = nil // once
+		if last {
+			return
 		}
 	}
 }
