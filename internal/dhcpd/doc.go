@@ -7,8 +7,9 @@
 //
 // Engine is pure: messages and the time go in, replies and leases come out. No
 // ACK leaves before the lease in it is on disk: the reply waits for the parent's
-// Kept. Leases that come while one batch is being kept make the next one, so
-// that many clients share an fdatasync. A parent that can't write says so in
+// Kept. The parent has several batches of leases at a time: those that come while
+// it writes share its next fdatasync, and neither waits for the other process to be
+// scheduled. A parent that can't write says so in
 // Kept, and the reply leaves all the same: a full disk takes no house offline.
 //
 // An address remembers who had it last, also when the lease has ended, and is

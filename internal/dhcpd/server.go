@@ -2,10 +2,11 @@ package dhcpd
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net/netip"
 	"reflect"
+	"runtime"
 	"time"
 
 	"github.com/insomniacslk/dhcp/dhcpv4"
@@ -21,6 +22,10 @@ var Worker = worker.Kind{Name: "dhcpd", Run: Run}
 // maxWaiting bounds the replies that wait for their leases to be on disk. What
 // comes on top is dropped: the client asks again.
 const maxWaiting = 2048
+
+// maxBatches is how many batches of leases the parent has at a time: what comes
+// while it writes one is with it when it begins the next.
+const maxBatches = 8
 
 // maxLogged is how many events are logged in logEvery: who floods the server
 // does not flood the log.
@@ -41,9 +46,9 @@ type server struct {
 	frames chan []frame // of one LAN, in their order
 
 	// Leases on their way to the disk, with the replies that wait for them: the
-	// batch that the parent has (id), and what came since.
-	id      uint64
-	batch   []keep // nil: the parent has none
+	// batches that the parent has, and what came since.
+	id      uint64 // of the last batch; no other server's are like it
+	batches map[uint64][]keep
 	waiting []keep
 	replies int // among waiting
 
@@ -67,8 +72,10 @@ func Run(ctx context.Context, parent *worker.Conn, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
+	// One processor is enough for it, and a second thread costs more than it does.
+	runtime.GOMAXPROCS(1)
 	s := &server{
-		parent: parent, log: log, engine: New(time.Now(), clock),
+		parent: parent, log: log, engine: New(time.Now(), clock), id: rand.Uint64(), batches: map[uint64][]keep{},
 		ports: map[string]*port{}, frames: make(chan []frame, 1),
 	}
 	return worker.Obey(ctx, parent, s.loop)
@@ -122,7 +129,8 @@ func (s *server) obey(ctx context.Context, o worker.Order[Order]) error {
 		}
 		return s.take(ctx, *v.Config, o.Files)
 	case v.Kept != nil:
-		return s.kept(ctx, *v.Kept)
+		s.kept(ctx, *v.Kept)
+		return nil
 	default:
 		s.engine.Load(time.Now(), v.Leases)
 		return nil
@@ -204,41 +212,42 @@ func (s *server) say(ctx context.Context, now time.Time, events []Event) {
 	}
 }
 
-// report tells the parent what there is to keep, one batch at a time, and how
-// the LANs are doing.
+// report tells the parent what there is to keep, and how the LANs are doing.
 func (s *server) report(now time.Time) error {
 	var r Report
-	if s.batch == nil && len(s.waiting) > 0 {
-		n := min(len(s.waiting), leasesPerOrder)
-		s.id++
-		s.batch, s.waiting = s.waiting[:n:n], s.waiting[n:]
-		r.ID = s.id
-		for _, k := range s.batch {
-			r.Keep = append(r.Keep, k.lease)
-			if k.reply != nil {
-				s.replies--
-			}
-		}
-	}
 	if !now.Before(s.tell) {
 		s.tell = now.Add(statusEvery)
 		if st := s.engine.Status(now); !reflect.DeepEqual(st, s.status) {
 			s.status, r.LANs = st, st
 		}
 	}
-	if r.ID == 0 && r.LANs == nil {
+	for len(s.batches) < maxBatches && len(s.waiting) > 0 {
+		n := min(len(s.waiting), leasesPerOrder)
+		s.id++
+		batch := s.waiting[:n:n]
+		s.batches[s.id], s.waiting = batch, s.waiting[n:]
+		r.ID = s.id
+		for _, k := range batch {
+			r.Keep = append(r.Keep, k.lease)
+			if k.reply != nil {
+				s.replies--
+			}
+		}
+		if err := s.parent.Send(r); err != nil {
+			return err
+		}
+		r = Report{}
+	}
+	if r.LANs == nil {
 		return nil
 	}
 	return s.parent.Send(r)
 }
 
 // kept answers the clients whose leases are on disk.
-func (s *server) kept(ctx context.Context, k Kept) error {
-	if s.batch == nil || k.ID != s.id {
-		return fmt.Errorf("the parent kept batch %d, and %d is under way", k.ID, s.id)
-	}
-	batch := s.batch
-	s.batch = nil
+func (s *server) kept(ctx context.Context, k Kept) {
+	batch := s.batches[k.ID] // none: it was the server's before this one
+	delete(s.batches, k.ID)
 	for _, b := range batch {
 		if k.Err == "" {
 			s.engine.Kept(b.lease)
@@ -247,7 +256,6 @@ func (s *server) kept(ctx context.Context, k Kept) error {
 			s.send(ctx, *b.reply)
 		}
 	}
-	return nil
 }
 
 func (s *server) send(ctx context.Context, r Reply) {

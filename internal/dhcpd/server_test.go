@@ -197,6 +197,10 @@ func TestAckWaitsForTheDisk(t *testing.T) {
 	case <-time.After(10 * time.Second):
 		t.Fatal("nothing to keep")
 	}
+	// Another batch's, or that of a server before this one, is none of its.
+	if err := l.child.Send(dhcpd.Order{Kept: &dhcpd.Kept{ID: r.ID + 100}}); err != nil {
+		t.Fatal(err)
+	}
 	if a := w.take(300*time.Millisecond, mac, o); a != nil {
 		t.Fatalf("asked again: %s before anything was kept", a.MessageType())
 	}

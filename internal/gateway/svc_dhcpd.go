@@ -128,7 +128,7 @@ func (d *daemon) syncDHCPD(ctx context.Context) {
 		prepare: func(_ context.Context, fresh bool) (told, error) {
 			return s.prepare(fresh, d.store)
 		},
-		take: func(c *worker.Child, m worker.Message) (func(), error) { return d.takeLeases(ctx, c, m) },
+		take: d.takeLeases,
 	})
 }
 
@@ -171,9 +171,9 @@ func (s *dhcpServer) prepare(fresh bool, store *state.Store) (told, error) {
 	return t, trouble
 }
 
-// takeLeases puts leases on the disk and tells the server so, on the goroutine
-// that reads its messages: the loop does not wait for a disk.
-func (d *daemon) takeLeases(ctx context.Context, child *worker.Child, m worker.Message) (func(), error) {
+// takeLeases puts leases on the disk and tells the server so. Neither the loop nor
+// the server's next message waits for that.
+func (d *daemon) takeLeases(child *worker.Child, m worker.Message) (func(), error) {
 	defer m.Close()
 	var r dhcpd.Report
 	if err := m.Decode(&r); err != nil {
@@ -184,31 +184,47 @@ func (d *daemon) takeLeases(ctx context.Context, child *worker.Child, m worker.M
 		for i, l := range r.Keep {
 			items[i] = state.KeepLease(l)
 		}
-		kept := dhcpd.Kept{ID: r.ID}
-		if err := d.store.Put(items...); err != nil {
-			kept.Err = err.Error()
-			d.log.Error("leases are not stored at the moment, and would not survive a power cut", "err", err)
-		}
-		if r.ID != 0 {
-			if err := child.Send(dhcpd.Order{Kept: &kept}); err != nil && !errors.Is(err, worker.ErrNotRunning) && ctx.Err() == nil {
-				return nil, err
+		stored := d.store.Begin(items...)
+		go func() { // ends with the write, and that with the store
+			kept := dhcpd.Kept{ID: r.ID}
+			if err := stored(); err != nil {
+				kept.Err = err.Error()
+				d.log.Error("leases are not stored at the moment, and would not survive a power cut", "err", err)
 			}
-		}
+			if r.ID != 0 {
+				_ = child.Send(dhcpd.Order{Kept: &kept}) // an error has ended the server: its clients ask again
+			}
+		}()
 	}
-	return func() {
-		for _, l := range r.Keep {
-			d.leases[leaseKey{l.LAN, l.Addr}] = l
-		}
-		if r.LANs != nil {
-			d.lanStatus = r.LANs
-		}
-		if len(r.Keep) > 0 {
+	return func() { d.leased(r) }, nil
+}
+
+// leased takes in what the DHCP server tells.
+func (d *daemon) leased(r dhcpd.Report) {
+	clock, err := state.ReadClock()
+	for _, l := range r.Keep {
+		k := leaseKey{l.LAN, l.Addr}
+		if err != nil || !sameName(d.leases[k], l, clock) {
 			d.nextEnd = time.Now() // names come and go with leases
 			if d.nextEnd.Before(d.namesAgain) {
 				d.nextEnd = d.namesAgain
 			}
 		}
-	}, nil
+		d.leases[k] = l
+	}
+	if r.LANs != nil {
+		d.lanStatus = r.LANs
+	}
+}
+
+// sameName says that a lease, in the place of another of its address, changes no
+// name: most are renewed.
+func sameName(old, l state.Lease, at state.Clock) bool {
+	if old.Host == "" && old.Hostname == "" && l.Host == "" && l.Hostname == "" {
+		return true
+	}
+	return l.Duration > 0 && old.Remaining(at) > 0 &&
+		old.Host == l.Host && old.Hostname == l.Hostname && old.Client == l.Client && old.MAC == l.MAC
 }
 
 type leaseKey struct {
