@@ -7,6 +7,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"weir/internal/cli"
 	"weir/internal/config"
 	"weir/internal/lab/labtest"
@@ -39,7 +41,19 @@ func try(t *testing.T, o rehearse.Options, path string) *rehearse.Report {
 			t.Logf("%s: %s ok=%v %v", e.Run, r.Drill, r.OK, r.Figures)
 		}
 	}
+	return expect(t, o, path, nil)
+}
+
+// expect rehearses a file of which the drills want are to be red, and no other. So
+// many labs at once are more than a machine with two processors may have time for:
+// what is red besides has to be so twice.
+func expect(t *testing.T, o rehearse.Options, path string, want []string) *rehearse.Report {
+	t.Helper()
 	r, err := rehearsed(t.Context(), o, path)
+	if err == nil && surplus(red(r), want) {
+		t.Logf("taken again: %s", cmp.Diff(want, red(r)))
+		r, err = rehearsed(t.Context(), o, path)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,6 +94,7 @@ func red(r *rehearse.Report) []string {
 }
 
 func TestStaticFile(t *testing.T) {
+	t.Parallel()
 	r := try(t, rehearse.Options{Only: []string{"out", "forward", "hairpin"}}, "testdata/static.hcl")
 	if len(r.Drills) != 6 {
 		t.Errorf("%d drills, want out, forward and hairpin by each family", len(r.Drills))

@@ -47,6 +47,7 @@ func forgetful(lan string) func(*rehearse.Bench) error {
 
 // TestDelegated: ISPs delegate prefixes, and the LANs use them.
 func TestDelegated(t *testing.T) {
+	t.Parallel()
 	want := []string{"delegated/fiber/lost", "delegated/fiber/renumber", "delegated/guest/address", "delegated/guest/out", "delegated/home/address", "delegated/home/out"}
 	for _, file := range []string{delegatedFile, delegatedNone} {
 		r := try(t, rehearse.Options{Only: []string{"delegated"}}, file)
@@ -64,14 +65,12 @@ func TestDelegated(t *testing.T) {
 }
 
 func TestDelegatedSaboteurs(t *testing.T) {
+	t.Parallel()
 	needLab(t)
 	for saboteur, s := range delegatedSaboteurs {
 		t.Run(saboteur, func(t *testing.T) {
 			t.Parallel()
-			r, err := rehearsed(t.Context(), rehearse.Options{Only: []string{"delegated"}, Sabotage: []string{saboteur}}, s.file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			r := expect(t, rehearse.Options{Only: []string{"delegated"}, Sabotage: []string{saboteur}}, s.file, s.red)
 			if got := red(r); !slices.Equal(got, s.red) {
 				t.Errorf("red: %q, want %q", got, s.red)
 			}

@@ -30,6 +30,7 @@ func needBIND(t *testing.T) {
 
 // TestNames: a file with all that BIND can do has it.
 func TestNames(t *testing.T) {
+	t.Parallel()
 	needBIND(t)
 	r := try(t, rehearse.Options{Only: []string{"name"}}, bind)
 	want := []string{"name/home/house", "name/home/records", "name/home/validated", "name/home/world"}
@@ -74,15 +75,13 @@ func believe(b *rehearse.Bench) error {
 }
 
 func TestNameSaboteurs(t *testing.T) {
+	t.Parallel()
 	needBIND(t)
 	for saboteur := range nameSaboteurs() {
 		t.Run(saboteur, func(t *testing.T) {
 			t.Parallel()
 			want := []string{"name/home/" + strings.TrimPrefix(saboteur, "name ")}
-			r, err := rehearsed(t.Context(), rehearse.Options{Only: []string{"name"}, Sabotage: []string{saboteur}}, bind)
-			if err != nil {
-				t.Fatal(err)
-			}
+			r := expect(t, rehearse.Options{Only: []string{"name"}, Sabotage: []string{saboteur}}, bind, want)
 			if got := red(r); !slices.Equal(got, want) {
 				t.Errorf("red: %q, want %q", got, want)
 			}

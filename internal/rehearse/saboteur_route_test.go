@@ -55,6 +55,7 @@ add rule inet forgetful %[1]s ct state new %[3]s ct mark set 0 meta mark set 0
 
 // TestRoutes: with nobody to spoil it every route is kept.
 func TestRoutes(t *testing.T) {
+	t.Parallel()
 	r := try(t, rehearse.Options{Only: []string{"route"}}, routes)
 	for _, d := range r.Drills {
 		if !d.OK {

@@ -481,6 +481,7 @@ func surplus(red, want []string) bool {
 // TestSaboteur turns drills red, exactly those that a saboteur concerns; and no
 // drill of the reference gateway is left without one.
 func TestSaboteur(t *testing.T) {
+	t.Parallel()
 	needLab(t)
 	never := map[string]bool{}
 	for _, d := range rehearse.Names(t, reference) {
