@@ -361,7 +361,8 @@ lan "home" {
     valid_lifetime = "90m"
 
     # Whether devices are told that DHCPv6 has addresses for them.
-    # True or false. Unsaid: false. Source: M, RFC 4861, 4.2.
+    # True or false. Unsaid: true where dhcp6 has pool or delegate, else false. Source: M, RFC 4861,
+    # 4.2.
     managed = false
 
     # Whether devices are told that DHCPv6 has the rest: resolvers, domains, time.
@@ -389,7 +390,13 @@ lan "home" {
     # Text, 2 to 255 bytes. Unsaid: none. Source: option 61, RFC 2132, 9.14.
     # client_id = "hex:01020000000023"
 
-    # Fixed addresses. ::23 is the lower half of an IPv6 address, in whatever /64 the LAN has.
+    # How DHCPv6 knows it if its MAC is no host's.
+    # Text, 6 to 400 bytes; one or a list. Unsaid: none. Source: RFC 8415, 11.
+    # duid = "00:03:00:01:02:00:00:00:00:23"
+
+    # Fixed addresses. ::23 is the lower half of an IPv6 address, in whatever /64 the LAN has; by
+    # DHCPv6 a device has one lower half: the first that stands so, else that of the first whole
+    # address.
     # Address; one or a list. Unsaid: from the pool.
     address = ["10.0.10.23", "::23"]
 
@@ -403,14 +410,25 @@ lan "home" {
     # alias = "files"
   }
 
-  # The DHCPv6 server. It is stateless: devices make their addresses themselves, and ask it for
-  # resolvers, domains and time (RFC 8415, 6.1).
+  # The DHCPv6 server. Without pool and delegate it is stateless: devices make their addresses
+  # themselves, and ask it for resolvers, domains and time (RFC 8415, 6.1). Lifetimes are those of
+  # advertise.
   dhcp6 {
     # Whether there is one.
     # True or false. Unsaid: true where this block is, else false.
     enabled = false
 
-    # Later: pool, delegate.
+    # Addresses for devices that have none of their own: lower halves, in each /64 that the LAN has,
+    # so that a device keeps its own when the ISP's prefix changes; or addresses of one /64. []
+    # serves known hosts only.
+    # Range of IPv6 addresses; one or a list, [] is none. Unsaid: no addresses. Source: IA_NA, RFC
+    # 8415, 6.2.
+    # pool = "::1000-::1fff"
+
+    # Routers in this LAN get prefixes of this length, out of what the lines are delegated and of
+    # ula, and are routed to. What has another LAN's /64 in it is left out.
+    # Number, 49 to 64 (bits). Unsaid: no prefixes. Source: IA_PD, RFC 8415, 6.3.
+    # delegate = 60
   }
 
   # Later: untagged, isolated, network { }.

@@ -242,6 +242,8 @@ type Lease struct {
 	LAN     string    `json:"lan"`
 	Address string    `json:"address"`
 	MAC     string    `json:"mac"`
+	DUID    string    `json:"duid,omitempty"`   // by DHCPv6
+	Router  string    `json:"router,omitempty"` // the address is a prefix that is routed to it
 	Name    string    `json:"name,omitempty"`
 	Static  bool      `json:"static"` // the file gives it
 	Since   time.Time `json:"since,omitzero"`

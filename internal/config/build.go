@@ -169,10 +169,17 @@ func lan(n *node, domain string) (LAN, []*node) {
 		Portal:    one[string](a, "captive_portal"),
 	}
 	if six := n.all("dhcp6"); len(six) > 0 {
-		l.DHCP6 = six[0].said("enabled") == nil || one[bool](six[0], "enabled")
+		d := six[0]
+		l.DHCP6.Enabled = d.said("enabled") == nil || one[bool](d, "enabled")
+		if l.DHCP6.Enabled {
+			l.DHCP6.Managed, l.DHCP6.Pool, l.DHCP6.Delegate = d.said("pool") != nil, list[Range](d, "pool"), one[int](d, "delegate")
+		}
+	}
+	if a.said("managed") == nil {
+		l.Advertise.Managed = l.DHCP6.Managed || l.DHCP6.Delegate > 0
 	}
 	if a.said("other") == nil {
-		l.Advertise.Other = l.DHCP6
+		l.Advertise.Other = l.DHCP6.Enabled
 	}
 	if l.Domain = list[string](n, "domain"); len(l.Domain) == 0 {
 		l.Domain = []string{domain}
@@ -199,6 +206,9 @@ func host(n *node, lan, domain string) Host {
 	}
 	if s := one[string](n, "client_id"); s != "" {
 		h.ID = clientIDs(s)
+	}
+	for _, s := range list[string](n, "duid") {
+		h.DUID = append(h.DUID, plainDUID(s))
 	}
 	for _, a := range list[string](n, "alias") {
 		if !strings.Contains(a, ".") {

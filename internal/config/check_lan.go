@@ -29,6 +29,7 @@ func (c *checker) checkLAN(h *house, i int) {
 		}
 	}
 	c.checkDHCP(h, i)
+	c.checkDHCP6(h, i)
 	c.checkAdvertise(n.child("advertise"), &l.Advertise)
 }
 
@@ -88,11 +89,12 @@ func (c *checker) checkHosts(h *house) {
 	addrs := make(map[netip.Addr]taken)
 	names := make(map[string]taken)
 	ids := make(map[string]taken)
+	duids := make(map[string]taken)
 	for i := range h.LANs {
 		tokens := make(map[netip.Addr]taken)
 		for j, n := range h.hosts[i] {
 			host := &h.LANs[i].Hosts[j]
-			if n.said("mac") == nil && n.said("address") == nil && n.said("client_id") == nil {
+			if n.said("mac") == nil && n.said("address") == nil && n.said("client_id") == nil && n.said("duid") == nil {
 				c.err(n.at(), `Say mac = "...", and DHCP knows it, or address = "..." if it has a fixed one.`, "nobody can tell which device host %q is", n.label)
 			}
 			c.checkHostName(h, n, host, names)
@@ -107,6 +109,9 @@ func (c *checker) checkHosts(h *house) {
 			}
 			for _, it := range n.items("client_id") {
 				c.checkClientID(it, host, ids)
+			}
+			for _, it := range n.items("duid") {
+				c.checkDUID(it, host, duids)
 			}
 			for _, it := range n.items("address") {
 				a, _ := it.val.(netip.Addr)

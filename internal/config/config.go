@@ -201,7 +201,7 @@ type LAN struct {
 	Reach     []Place        // where it may open connections; unsaid it is wan, lan and self; empty is nowhere
 	DHCP      DHCP
 	Advertise Advertise
-	DHCP6     bool     // the stateless DHCPv6 server is there
+	DHCP6     DHCP6
 	Domain    []string // at least one: the gateway's unsaid; lower case, no trailing dot
 	Hosts     []Host
 }
@@ -217,6 +217,14 @@ type DHCP struct {
 	Known   bool // hosts of the LAN only
 	Classes []Class
 	Subnets []Subnet
+}
+
+// DHCP6 is the DHCPv6 server of a LAN.
+type DHCP6 struct {
+	Enabled  bool
+	Managed  bool    // it gives addresses: the file said pool
+	Pool     []Range // of one /64 each; those of lower halves (::1000) are meant in every /64 of the LAN
+	Delegate int     // length of the prefixes for routers there; 0: none
 }
 
 // Boot is what a device loads that boots over the network.
@@ -277,6 +285,7 @@ type Host struct {
 	DNSName string   // a DNS label
 	MAC     []string // lower case, colons
 	ID      []string // what option 61 may be, in hex
+	DUID    []string // in hex
 	Address []netip.Addr
 	Token   []netip.Addr // interface identifiers (::23) for every /64 of the LAN
 	Alias   []string     // further names in DNS, whole, lower case, no trailing dot

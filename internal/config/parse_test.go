@@ -136,7 +136,7 @@ func TestWholeFile(t *testing.T) {
 			Advertise: Advertise{Enabled: true, Prefix: pfxs("fd00::/64"), DNS: ips("fd00::23"), Search: []string{"example.net", "home.arpa"},
 				Router: 10 * time.Minute, Preferred: 20 * time.Minute, Valid: 40 * time.Minute, Managed: true, Other: true,
 				PREF64: pfx("64:ff9b::/96"), Portal: "https://portal.example/api"},
-			DHCP6: true,
+			DHCP6: DHCP6{Enabled: true, Managed: true, Pool: []Range{{ip("::1000"), ip("::1fff")}}, Delegate: 60},
 			Hosts: []Host{
 				{Name: "nas", LAN: "home", DNSName: "files", MAC: []string{"00:11:32:de:ad:71", "00:11:32:de:ad:72"}, Address: ips("10.0.10.23", "fd00::23"), Token: ips("::24")},
 				{Name: "tablet", LAN: "home", DNSName: "tablet", MAC: []string{"02:00:00:00:10:31"}},

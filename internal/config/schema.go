@@ -24,6 +24,7 @@ const (
 	typePrefix
 	typeMAC
 	typeRange
+	typeRange6
 	typePort
 	typeProtocol
 	typeRef
@@ -50,6 +51,7 @@ var typeWords = map[valueType]struct{ name, example string }{
 	typePrefix:     {"network", `"10.0.10.0/24"`},
 	typeMAC:        {"MAC address", `"02:00:00:00:00:23"`},
 	typeRange:      {"range of addresses", `"10.0.10.100-10.0.10.200"`},
+	typeRange6:     {"range of IPv6 addresses", `"::1000-::1fff"`},
 	typePort:       {"port", `80, or "10000-20000"`},
 	typeProtocol:   {"protocol", `"tcp", "udp", "icmp" or a number`},
 	typeRef:        {"name", `wan.fiber`},

@@ -249,6 +249,8 @@ func (c *checker) fromText(k *key, s string, at hcl.Range) (any, bool) {
 		return c.mac(k, s, at)
 	case typeRange:
 		return c.ipRange(k, s, at)
+	case typeRange6:
+		return c.ipRange6(k, s, at)
 	case typeTarget:
 		return c.target(k, s, at)
 	case typeServer:

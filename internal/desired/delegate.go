@@ -85,6 +85,75 @@ func Delegated(c *config.Config, s state.State, lan string) []netip.Prefix {
 	return nil
 }
 
+// Source is a prefix that parts are delegated out of, and the line that has it; ""
+// is the house's own.
+type Source struct {
+	Prefix netip.Prefix
+	WAN    string
+}
+
+// Sources are the prefixes that routers in the LANs get parts of: what the lines were
+// delegated, in file order, and the ULA.
+func Sources(c *config.Config, s state.State) []Source {
+	granted, _ := Granted(c, s)
+	var out []Source
+	for _, w := range c.WANs {
+		for _, p := range granted[w.Name] {
+			out = append(out, Source{p, w.Name})
+		}
+	}
+	ula := c.Gateway.ULA
+	if !ula.IsValid() {
+		ula = s.ULA
+	}
+	if ula.IsValid() {
+		out = append(out, Source{ula, ""})
+	}
+	return out
+}
+
+// Reserved are the networks in these that are the LANs' and the cables': no part may
+// have one of them in it. The gateway's own addresses are among them.
+func Reserved(c *config.Config, s state.State) []netip.Prefix {
+	ula := c.Gateway.ULA
+	if !ula.IsValid() {
+		ula = s.ULA
+	}
+	var out []netip.Prefix
+	if p := c.Cables6(ula); p.IsValid() {
+		out = append(out, p)
+	}
+	numbers := Numbers(c, s.LANs)
+	sources := Sources(c, s)
+	for _, l := range c.LANs {
+		for _, p := range c.Address6(l.Name, ula) {
+			out = append(out, p.Masked(), netip.PrefixFrom(p.Addr(), 128))
+		}
+		for _, p := range sources {
+			if net, ok := config.SubnetOf(p.Prefix, numbers[l.Name]); ok && p.WAN != "" {
+				out = append(out, net, netip.PrefixFrom(net.Addr().Next(), 128))
+			}
+		}
+	}
+	return out
+}
+
+// parts are the routes to what routers in the LANs have been delegated.
+func (b *build) parts(n *Namespace) {
+	sources, reserved := Sources(b.cfg, b.st), Reserved(b.cfg, b.st)
+	for _, p := range b.st.Parts {
+		i := slices.IndexFunc(b.lans, func(l lan) bool { return l.cfg.Name == p.LAN })
+		if i < 0 || b.lans[i].links == nil || b.lans[i].cfg.DHCP6.Delegate == 0 {
+			continue
+		}
+		for _, s := range sources {
+			if dst := state.PartOf(s.Prefix, b.lans[i].cfg.DHCP6.Delegate, p.Number, reserved); dst.IsValid() {
+				n.Routes = append(n.Routes, Route{Dst: dst, Gateway: p.Via, Link: b.lans[i].link})
+			}
+		}
+	}
+}
+
 // Numbers numbers the LANs: as known has them, and by the lowest free number for
 // one that it does not.
 func Numbers(c *config.Config, known map[string]uint16) map[string]uint16 {

@@ -82,6 +82,7 @@ func (b *build) main(h ruleset.House) Namespace {
 			n.addParent(w.link.Parent, 0)
 		}
 	}
+	b.parts(&n)
 	b.spare(&n)
 	b.defaultRoute(&n, b.st.Use4, netip.IPv4Unspecified())
 	b.defaultRoute(&n, b.st.Use6, netip.IPv6Unspecified())

@@ -131,7 +131,7 @@ func TestHostname(t *testing.T) {
 		"nas": "nas", "NAS.local": "nas", "Anna's iPhone": "annas-iphone", "under_score": "under-score", "-x-": "x", "...": "", "": "",
 		"\x00\xff\n": "", "a\nb": "ab", "büro": "bro", strings.Repeat("a", 70): strings.Repeat("a", 63), strings.Repeat("a", 62) + "-b": strings.Repeat("a", 62),
 	} {
-		if got := label([]byte(in)); got != want {
+		if got := state.Label([]byte(in)); got != want {
 			t.Errorf("%q became %q, want %q", in, got, want)
 		}
 	}

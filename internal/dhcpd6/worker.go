@@ -2,33 +2,35 @@ package dhcpd6
 
 import (
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"net/netip"
 	"os"
-	"sync"
 	"time"
 
 	"github.com/insomniacslk/dhcp/dhcpv6"
 	"golang.org/x/sys/unix"
 
-	"weir/internal/worker"
+	"weir/internal/ether"
 )
 
-// Open opens the server's socket on a LAN's link, in the namespace of the calling
-// thread: UDP port 547, bound to the link, a member of what clients and relays send
-// to (RFC 8415, 7.1). The file is the caller's.
-func Open(link string) (*os.File, error) {
+// Open opens the server's sockets on a LAN's link, in the namespace of the calling
+// thread: a packet socket, which says which Ethernet address a message is from, and
+// UDP port 547, a member of what clients and relays send to (RFC 8415, 7.1), which
+// holds the port. The files are the caller's.
+func Open(link string) ([]*os.File, error) {
 	ifi, err := net.InterfaceByName(link)
+	if err != nil {
+		return nil, fmt.Errorf("serve DHCPv6 on %s: %w", link, err)
+	}
+	raw, err := ether.Open(link, ether.TypeIPv6, ether.ToUDP6(dhcpv6.DefaultServerPort))
 	if err != nil {
 		return nil, fmt.Errorf("serve DHCPv6 on %s: %w", link, err)
 	}
 	fd, err := unix.Socket(unix.AF_INET6, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
-		return nil, fmt.Errorf("open the DHCPv6 socket for %s: %w", link, err)
+		return nil, errors.Join(fmt.Errorf("open the DHCPv6 socket for %s: %w", link, err), raw.Close())
 	}
 	f := os.NewFile(uintptr(fd), "dhcpd6 "+link)
 	join := func(group string) error {
@@ -43,133 +45,175 @@ func Open(link string) (*os.File, error) {
 		join("ff02::1:2"), join("ff05::1:3"),
 	)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("open the DHCPv6 socket for %s: %w", link, err), f.Close())
+		return nil, errors.Join(fmt.Errorf("open the DHCPv6 socket for %s: %w", link, err), f.Close(), raw.Close())
 	}
-	return f, nil
+	return []*os.File{raw, f}, nil
 }
 
-// server is a running Worker.
-type server struct {
-	log *slog.Logger
+// socketsPerLAN is how many files Open returns.
+const socketsPerLAN = 2
 
-	mu   sync.Mutex
-	duid dhcpv6.DUID
-	lans map[string]LAN
-
-	ports map[string]*port // the loop's only
+// frame is a message that came in on a LAN.
+type frame struct {
+	lan     string
+	from    netip.AddrPort
+	mac     ether.MAC
+	payload []byte
 }
 
-// port is a LAN's socket and who reads it.
+// port is a LAN's sockets and who reads them. The UDP socket's queue fills and is
+// never read: what it holds is bounded by its buffer, and set to be small.
 type port struct {
-	conn net.PacketConn
-	done chan struct{}
+	link string
+	raw  *ether.Conn
+	udp  *net.UDPConn
+	stop func()
+
+	mac    ether.MAC  // of the link
+	source netip.Addr // link-local address of the link; invalid: it has none yet
+	looked time.Time
 }
 
-func (p *port) stop() {
-	_ = p.conn.Close() // its reader ends
-	<-p.done
-}
+// sourceEvery is how long the link's own addresses are taken to be as they were.
+const sourceEvery = 5 * time.Second
 
-func run(ctx context.Context, parent *worker.Conn, log *slog.Logger) error {
-	s := &server{log: log, ports: map[string]*port{}}
-	return worker.Obey(ctx, parent, s.loop)
-}
-
-func (s *server) loop(ctx context.Context, orders <-chan worker.Order[Config]) error {
-	defer func() {
-		for _, p := range s.ports {
-			p.stop()
-		}
-	}()
-	for {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case o := <-orders:
-			if err := s.configure(o.Value, o.Files); err != nil {
-				return err
-			}
-		}
-	}
-}
-
-// configure takes over a configuration and its files.
-func (s *server) configure(cfg Config, files []*os.File) error {
-	defer func() { closeAll(files) }()
-	b, err := hex.DecodeString(cfg.DUID)
-	if err != nil {
-		return fmt.Errorf("the server's DUID %q: %w", cfg.DUID, err)
-	}
-	duid, err := dhcpv6.DUIDFromBytes(b)
-	if err != nil {
-		return fmt.Errorf("the server's DUID %q: %w", cfg.DUID, err)
-	}
-	lans := map[string]LAN{}
+// take makes the served LANs those of a configuration.
+func (s *server) take(ctx context.Context, cfg Config, files []*os.File) error {
+	defer func() { closeAll(files) }() // those not taken
+	served := map[string]bool{}
 	for _, l := range cfg.LANs {
-		lans[l.Name] = l
+		served[l.Name] = true
+		if !l.Passed {
+			if s.ports[l.Name] == nil {
+				return fmt.Errorf("LAN %s: no sockets came, and there are none", l.Name)
+			}
+			continue
+		}
+		if len(files) < socketsPerLAN {
+			return fmt.Errorf("LAN %s: its sockets did not come with the message", l.Name)
+		}
+		mine := files[:socketsPerLAN]
+		files = files[socketsPerLAN:]
+		if old := s.ports[l.Name]; old != nil {
+			old.stop()
+			delete(s.ports, l.Name)
+		}
+		p, err := s.open(ctx, l, mine)
+		if err != nil {
+			return err
+		}
+		s.ports[l.Name] = p
 	}
-	s.mu.Lock()
-	s.duid, s.lans = duid, lans
-	s.mu.Unlock()
 	for name, p := range s.ports {
-		if _, ok := lans[name]; !ok {
+		if !served[name] {
 			p.stop()
 			delete(s.ports, name)
 		}
 	}
-	for _, l := range cfg.LANs {
-		if !l.Passed {
-			if s.ports[l.Name] == nil {
-				return fmt.Errorf("LAN %s: no socket came, and there is none", l.Name)
-			}
-			continue
-		}
-		if len(files) == 0 {
-			return fmt.Errorf("LAN %s: its socket did not come with the message", l.Name)
-		}
-		conn, err := net.FilePacketConn(files[0])
-		if err != nil {
-			return fmt.Errorf("take the socket of LAN %s: %w", l.Name, err)
-		}
-		_ = files[0].Close() // the connection has its own
-		files = files[1:]
-		if old := s.ports[l.Name]; old != nil {
-			old.stop()
-		}
-		p := &port{conn: conn, done: make(chan struct{})}
-		s.ports[l.Name] = p
-		go func() {
-			defer close(p.done)
-			s.serve(l.Name, conn)
-		}()
-	}
 	return nil
 }
 
-// serve answers on a LAN until its socket is closed.
-func (s *server) serve(lan string, conn net.PacketConn) {
-	buf := make([]byte, 64<<10)
+// open starts to read a LAN's sockets.
+func (s *server) open(ctx context.Context, l LAN, files []*os.File) (*port, error) {
+	raw, err := ether.NewConn(files[0])
+	if err != nil {
+		_ = files[1].Close() // a socket
+		return nil, fmt.Errorf("take the sockets of LAN %s: %w", l.Name, err)
+	}
+	c, err := net.FilePacketConn(files[1])
+	_ = files[1].Close() // the connection has its own
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("take the sockets of LAN %s: %w", l.Name, err), raw.Close())
+	}
+	udp, ok := c.(*net.UDPConn)
+	if !ok {
+		return nil, errors.Join(fmt.Errorf("take the sockets of LAN %s: %T is no UDP socket", l.Name, c), c.Close(), raw.Close())
+	}
+	_ = udp.SetReadBuffer(0) // the kernel's least
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.read(ctx, l.Name, raw)
+	}()
+	p := &port{link: l.Link, raw: raw, udp: udp}
+	p.stop = func() {
+		cancel()
+		<-done
+		_ = errors.Join(raw.Close(), udp.Close())
+	}
+	return p, nil
+}
+
+// read hands on what comes in on a LAN until ctx ends or its socket breaks.
+func (s *server) read(ctx context.Context, lan string, conn *ether.Conn) {
+	b := make([]byte, ether.MaxFrame)
 	for {
-		n, from, err := conn.ReadFrom(buf)
-		switch {
-		case errors.Is(err, net.ErrClosed):
-			return
-		case errors.Is(err, unix.ENETDOWN):
-			continue // told once, when the link went down
-		case err != nil:
-			s.log.Error("the socket of the DHCPv6 server broke", "lan", lan, "err", err)
-			return
+		raw, partial, err := conn.Read(ctx, b)
+		if err != nil {
+			if ctx.Err() == nil {
+				s.log.Error("a socket of the DHCPv6 server broke", "lan", lan, "err", err)
+			}
+			return // the parent sends new ones when the link is there again
 		}
-		s.mu.Lock()
-		l, duid := s.lans[lan], s.duid
-		s.mu.Unlock()
-		out := answer(l, duid, buf[:n])
-		if out == nil {
+		u, err := ether.ParseUDP(raw, partial)
+		if err != nil {
+			s.log.Debug("frame to the DHCPv6 server's port", "lan", lan, "err", err)
 			continue
 		}
-		_ = conn.SetWriteDeadline(time.Now().Add(time.Second))
-		if _, err := conn.WriteTo(out, from); err != nil {
-			s.log.Debug("a DHCPv6 reply was not sent", "lan", lan, "addr", from, "err", err)
+		f := frame{lan: lan, from: u.Src, mac: u.SrcMAC, payload: append([]byte(nil), u.Payload...)}
+		select {
+		case s.frames <- f:
+		case <-ctx.Done():
+			return
 		}
 	}
+}
+
+// maxPayload is what fits into a frame of an Ethernet.
+const maxPayload = 1500 - 40 - 8
+
+// send answers whoever a frame came from, by a frame of our own: nobody is solicited
+// for, so that who does not answer solicitations holds up nobody. What is too long
+// for one is the kernel's to cut up.
+func (s *server) send(lan string, to frame, b []byte) {
+	p := s.ports[lan]
+	if p == nil || b == nil {
+		return
+	}
+	now := time.Now()
+	if now.Sub(p.looked) > sourceEvery || !p.source.IsValid() {
+		p.looked = now
+		p.mac, p.source = linkLocal(p.link)
+	}
+	var err error
+	if p.source.IsValid() && to.from.Addr().IsLinkLocalUnicast() && len(b) <= maxPayload {
+		u := ether.UDP{SrcMAC: p.mac, DstMAC: to.mac, Src: netip.AddrPortFrom(p.source, dhcpv6.DefaultServerPort), Dst: to.from, Payload: b}
+		err = p.raw.WriteNow(u.Frame())
+	} else {
+		dst := to.from
+		if dst.Addr().IsLinkLocalUnicast() {
+			dst = netip.AddrPortFrom(dst.Addr().WithZone(p.link), dst.Port())
+		}
+		_ = p.udp.SetWriteDeadline(now.Add(50 * time.Millisecond))
+		_, err = p.udp.WriteToUDPAddrPort(b, dst)
+	}
+	if err != nil {
+		s.log.Debug("a DHCPv6 reply was not sent", "lan", lan, "addr", to.from.String(), "err", err)
+	}
+}
+
+// linkLocal is a link's Ethernet address and link-local address.
+func linkLocal(link string) (mac ether.MAC, a netip.Addr) {
+	ifi, err := net.InterfaceByName(link)
+	if err != nil || len(ifi.HardwareAddr) != len(mac) {
+		return mac, a
+	}
+	addrs, _ := ifi.Addrs()
+	for _, x := range addrs {
+		if n, ok := x.(*net.IPNet); ok && n.IP.To4() == nil && n.IP.IsLinkLocalUnicast() {
+			a, _ = netip.AddrFromSlice(n.IP)
+		}
+	}
+	return ether.MAC(ifi.HardwareAddr), a
 }

@@ -67,13 +67,13 @@ func Open(port string, etherType uint16, filter []bpf.Instruction) (*os.File, er
 	return os.NewFile(uintptr(fd), "packet-"+port), nil
 }
 
-// heard is what a socket that wants an EtherType is bound to. One of IPv4 alone
-// stands behind the kernel's own IPv4, which then gets every packet of the port
+// heard is what a socket that wants an EtherType is bound to. One of IPv4 alone (or
+// of IPv6) stands behind the kernel's own IPv4, which then gets every packet of the port
 // shared: it clones each, and copies the head of each that it forwards
 // (deliver_ptype_list_skb in net/core/dev.c, skb_share_check in ip_rcv_core).
 // One of all types stands before, and has let go of the packet by then.
 func heard(etherType uint16) uint16 {
-	if etherType == TypeIPv4 {
+	if etherType == TypeIPv4 || etherType == TypeIPv6 {
 		return unix.ETH_P_ALL
 	}
 	return etherType
@@ -143,6 +143,20 @@ func ToUDP(port uint16) []bpf.Instruction {
 		bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: 0x3fff, SkipTrue: 4},
 		bpf.LoadMemShift{Off: ethLen}, // X: length of the IPv4 header
 		bpf.LoadIndirect{Off: ethLen + 2, Size: 2},
+		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: uint32(port), SkipTrue: 1},
+		bpf.RetConstant{Val: MaxFrame},
+		bpf.RetConstant{Val: 0},
+	}
+}
+
+// ToUDP6 is ToUDP over IPv6, without extension headers.
+func ToUDP6(port uint16) []bpf.Instruction {
+	return []bpf.Instruction{
+		bpf.LoadAbsolute{Off: 12, Size: 2},
+		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: TypeIPv6, SkipTrue: 5},
+		bpf.LoadAbsolute{Off: ethLen + 6, Size: 1},
+		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: protoUDP, SkipTrue: 3},
+		bpf.LoadAbsolute{Off: ethLen + ip6Len + 2, Size: 2},
 		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: uint32(port), SkipTrue: 1},
 		bpf.RetConstant{Val: MaxFrame},
 		bpf.RetConstant{Val: 0},

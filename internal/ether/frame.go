@@ -31,27 +31,31 @@ func (m MAC) IsGroup() bool { return m[0]&1 != 0 }
 
 // The lengths of the headers, in bytes, and the EtherTypes.
 const (
-	ethLen, ipLen, udpLen, arpLen = 14, 20, 8, 28
+	ethLen, ipLen, ip6Len, udpLen, arpLen = 14, 20, 40, 8, 28
 
 	TypeIPv4 = 0x0800
 	TypeARP  = 0x0806
+	TypeIPv6 = 0x86dd
 
 	protoUDP = 17
 )
 
-// UDP is an unfragmented UDP datagram over IPv4 in an Ethernet frame.
+// UDP is an unfragmented UDP datagram in an Ethernet frame.
 type UDP struct {
 	SrcMAC, DstMAC MAC
-	Src, Dst       netip.AddrPort // IPv4
+	Src, Dst       netip.AddrPort // both of one family, without zones
 	Payload        []byte
 }
 
 // ErrNotUDP is the error of ParseUDP for a frame that is whole and something
 // else, or a fragment.
-var ErrNotUDP = errors.New("not a UDP datagram over IPv4")
+var ErrNotUDP = errors.New("not a UDP datagram")
 
-// Frame returns the frame to send: TTL 64, don't fragment, both checksums.
+// Frame returns the frame to send: TTL 64, don't fragment, all checksums.
 func (u UDP) Frame() []byte {
+	if u.Dst.Addr().Is6() {
+		return u.frame6()
+	}
 	b := make([]byte, ethLen+ipLen+udpLen, ethLen+ipLen+udpLen+len(u.Payload))
 	copy(b[0:], u.DstMAC[:])
 	copy(b[6:], u.SrcMAC[:])
@@ -89,6 +93,9 @@ func (u UDP) Frame() []byte {
 //
 // The payload is part of frame. The error is ErrNotUDP, or says what is wrong.
 func ParseUDP(frame []byte, partial bool) (UDP, error) {
+	if len(frame) >= ethLen && binary.BigEndian.Uint16(frame[12:]) == TypeIPv6 {
+		return parseUDP6(frame, partial)
+	}
 	if len(frame) < ethLen+ipLen || binary.BigEndian.Uint16(frame[12:]) != TypeIPv4 {
 		return UDP{}, ErrNotUDP
 	}

@@ -23,12 +23,22 @@ var (
 	}
 )
 
+var solicit = UDP{
+	SrcMAC: macA, DstMAC: MAC{0x33, 0x33, 0, 1, 0, 2},
+	Src:     netip.MustParseAddrPort("[fe80::a]:546"),
+	Dst:     netip.MustParseAddrPort("[ff02::1:2]:547"),
+	Payload: []byte("odd"),
+}
+
 func comparePorts(a, b netip.AddrPort) bool { return a == b }
 func compareAddrs(a, b netip.Addr) bool     { return a == b }
 
 func TestUDPComesBack(t *testing.T) {
-	for _, payload := range []string{"", "o", "even", strings.Repeat("x", 1472)} {
+	for _, payload := range []string{"", "o", "even", strings.Repeat("x", 1452), "6", "6 even", "6" + strings.Repeat("x", 1451)} {
 		want := offer
+		if strings.HasPrefix(payload, "6") {
+			want = solicit
+		}
 		want.Payload = []byte(payload)
 		padded := append(want.Frame(), make([]byte, 20)...) // as a short frame is on the wire
 		got, err := ParseUDP(padded, false)
@@ -47,6 +57,31 @@ func TestParseUDPSeesEveryFlip(t *testing.T) {
 	good := offer.Frame()
 	for i := ethLen; i < len(good); i++ {
 		for bit := range 8 {
+			b := bytes.Clone(good)
+			b[i] ^= 1 << bit
+			if u, err := ParseUDP(b, false); err == nil {
+				t.Errorf("byte %d bit %d flipped and taken: %+v", i, bit, u)
+			}
+		}
+	}
+	for n := range good {
+		if _, err := ParseUDP(good[:n], false); err == nil {
+			t.Errorf("cut to %d bytes and taken", n)
+		}
+	}
+}
+
+// What the checksum covers of IPv6 is seen: all but class, label and hop limit.
+func TestParseUDPSeesEveryFlip6(t *testing.T) {
+	good := solicit.Frame()
+	for i := ethLen; i < len(good); i++ {
+		if n := i - ethLen; n >= 1 && n < 4 || n == 7 {
+			continue
+		}
+		for bit := range 8 {
+			if i == ethLen && bit < 4 {
+				continue // class
+			}
 			b := bytes.Clone(good)
 			b[i] ^= 1 << bit
 			if u, err := ParseUDP(b, false); err == nil {
@@ -142,6 +177,9 @@ func TestFilters(t *testing.T) {
 		{"ARP is no UDP", ToUDP(68), request, false},
 		{"cut", ToUDP(68), offer.Frame()[:ethLen+ipLen+1], false},
 		{"nothing", Nothing(), offer.Frame(), false},
+		{"solicit to 547", ToUDP6(547), solicit.Frame(), true},
+		{"solicit to 546", ToUDP6(546), solicit.Frame(), false},
+		{"offer to 547 of IPv6", ToUDP6(547), offer.Frame(), false},
 		{"reply about it", ARPAbout(addr), reply(addr), true},
 		{"reply about another", ARPAbout(addr), reply(other), false},
 		{"probe for it", ARPAbout(addr), Probe(macB, addr).Frame(), true},
@@ -170,6 +208,8 @@ func TestFilters(t *testing.T) {
 func FuzzParseUDP(f *testing.F) {
 	f.Add(offer.Frame(), false)
 	f.Add(offer.Frame()[:40], true)
+	f.Add(solicit.Frame(), false)
+	f.Add(solicit.Frame()[:60], true)
 	f.Fuzz(func(t *testing.T, b []byte, partial bool) {
 		u, err := ParseUDP(b, partial)
 		if err != nil {

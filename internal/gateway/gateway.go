@@ -188,7 +188,7 @@ func (d *daemon) restore(k state.Kept, clock state.Clock) {
 	}
 	d.restore6(k)
 	for _, l := range k.Leases {
-		d.leases[leaseKey{l.LAN, l.Addr}] = l
+		d.leases[keyOf(l)] = l
 	}
 }
 

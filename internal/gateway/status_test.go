@@ -122,7 +122,7 @@ func TestLeases(t *testing.T) {
 		lease("old", "10.0.0.5", time.Minute, time.Hour, "", "of-another-house"), // no LAN of the file's
 		lease("home", "172.31.0.103", 2*time.Hour, 3*time.Hour, "", ""),
 	} {
-		all[leaseKey{l.LAN, l.Addr}] = l
+		all[keyOf(l)] = l
 	}
 	got, next := held(all, c, clock)
 	if next != 59*time.Minute {
@@ -133,7 +133,7 @@ func TestLeases(t *testing.T) {
 		{LAN: "home", Address: "172.31.0.100", MAC: "02:00:00:00:00:99", Name: "tablet", Since: ago(time.Hour), Expires: ago(-time.Hour)},
 		{LAN: "home", Address: "172.31.0.103", MAC: "02:00:00:00:00:99", Since: ago(2 * time.Hour), Expires: ago(-time.Hour)},
 	}
-	if d := cmp.Diff(want, apiLeases(got, c, clock)); d != "" {
+	if d := cmp.Diff(want, apiLeases(got, c, world{}, clock)); d != "" {
 		t.Error(d)
 	}
 	var names []string

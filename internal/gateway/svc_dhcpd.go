@@ -179,31 +179,45 @@ func (d *daemon) takeLeases(child *worker.Child, m worker.Message) (func(), erro
 	if err := m.Decode(&r); err != nil {
 		return nil, err
 	}
-	if len(r.Keep) > 0 {
-		items := make([]state.Item, len(r.Keep))
-		for i, l := range r.Keep {
-			items[i] = state.KeepLease(l)
+	d.storeLeases(r.Keep, func(why string) {
+		if r.ID != 0 {
+			_ = child.Send(dhcpd.Order{Kept: &dhcpd.Kept{ID: r.ID, Err: why}}) // an error has ended the server: its clients ask again
 		}
-		stored := d.store.Begin(items...)
-		go func() { // ends with the write, and that with the store
-			kept := dhcpd.Kept{ID: r.ID}
-			if err := stored(); err != nil {
-				kept.Err = err.Error()
-				d.log.Error("leases are not stored at the moment, and would not survive a power cut", "err", err)
-			}
-			if r.ID != 0 {
-				_ = child.Send(dhcpd.Order{Kept: &kept}) // an error has ended the server: its clients ask again
-			}
-		}()
-	}
-	return func() { d.leased(r) }, nil
+	})
+	return func() {
+		d.leased(r.Keep)
+		if r.LANs != nil {
+			d.lanStatus = r.LANs
+		}
+	}, nil
 }
 
-// leased takes in what the DHCP server tells.
-func (d *daemon) leased(r dhcpd.Report) {
+// storeLeases begins to put leases on the disk, in the order of the calls; then is
+// called when they are there. why says why they are not.
+func (d *daemon) storeLeases(leases []state.Lease, then func(why string)) {
+	if len(leases) == 0 {
+		return
+	}
+	items := make([]state.Item, len(leases))
+	for i, l := range leases {
+		items[i] = state.KeepLease(l)
+	}
+	stored := d.store.Begin(items...)
+	go func() { // ends with the write, and that with the store
+		why := ""
+		if err := stored(); err != nil {
+			why = err.Error()
+			d.log.Error("leases are not stored at the moment, and would not survive a power cut", "err", err)
+		}
+		then(why)
+	}()
+}
+
+// leased takes in leases that changed.
+func (d *daemon) leased(leases []state.Lease) {
 	clock, err := state.ReadClock()
-	for _, l := range r.Keep {
-		k := leaseKey{l.LAN, l.Addr}
+	for _, l := range leases {
+		k := keyOf(l)
 		if err != nil || !sameName(d.leases[k], l, clock) {
 			d.nextEnd = time.Now() // names come and go with leases
 			if d.nextEnd.Before(d.namesAgain) {
@@ -211,9 +225,6 @@ func (d *daemon) leased(r dhcpd.Report) {
 			}
 		}
 		d.leases[k] = l
-	}
-	if r.LANs != nil {
-		d.lanStatus = r.LANs
 	}
 }
 
@@ -227,9 +238,18 @@ func sameName(old, l state.Lease, at state.Clock) bool {
 		old.Host == l.Host && old.Hostname == l.Hostname && old.Client == l.Client && old.MAC == l.MAC
 }
 
+// leaseKey is what is leased.
 type leaseKey struct {
 	lan  string
-	addr netip.Addr
+	addr netip.Addr // invalid: a part
+	part uint32
+}
+
+func keyOf(l state.Lease) leaseKey {
+	if l.Part > 0 {
+		return leaseKey{lan: l.LAN, part: l.Part}
+	}
+	return leaseKey{lan: l.LAN, addr: l.Addr}
 }
 
 // held are the leases of the file's LANs that have not ended at clock, and when
@@ -246,7 +266,7 @@ func held(leases map[leaseKey]state.Lease, c *config.Config, clock state.Clock) 
 		}
 	}
 	slices.SortFunc(out, func(a, b state.Lease) int {
-		return cmp.Or(cmp.Compare(a.LAN, b.LAN), a.Addr.Compare(b.Addr))
+		return cmp.Or(cmp.Compare(a.LAN, b.LAN), cmp.Compare(a.Part, b.Part), a.Addr.Compare(b.Addr))
 	})
 	return out, next
 }
@@ -257,7 +277,7 @@ func leasedNames(leases []state.Lease) []dns.Name {
 	slices.SortStableFunc(leases, func(a, b state.Lease) int { return b.Granted.Compare(a.Granted) })
 	var out []dns.Name
 	for _, l := range leases {
-		if l.Hostname != "" {
+		if l.Hostname != "" && l.Addr.Is4() {
 			out = append(out, dns.Name{Name: l.Hostname, Addrs: []netip.Addr{l.Addr}})
 		}
 	}
@@ -272,21 +292,38 @@ func (d *daemon) Leases(ctx context.Context) ([]api.Lease, error) {
 	}
 	return call(ctx, d, func() ([]api.Lease, error) {
 		now, _ := held(d.leases, d.cfg, clock)
-		return apiLeases(now, d.cfg, clock), nil
+		return apiLeases(now, d.cfg, d.world, clock), nil
 	})
 }
 
-func apiLeases(leases []state.Lease, c *config.Config, clock state.Clock) []api.Lease {
-	out := make([]api.Lease, len(leases))
-	for i, l := range leases {
+// apiLeases lists leases; those of DHCPv6 with each address or prefix that they are
+// at the moment.
+func apiLeases(leases []state.Lease, c *config.Config, w world, clock state.Clock) []api.Lease {
+	out := []api.Lease{}
+	for _, l := range leases {
 		a := api.Lease{LAN: l.LAN, Address: l.Addr.String(), MAC: l.MAC, Name: cmp.Or(l.Host, l.Hostname), Since: l.Granted}
 		if l.Duration != state.Forever {
 			a.Expires = clock.Wall.Add(l.Remaining(clock)).Truncate(time.Second)
 		}
 		if h := c.Host(l.Host); h != nil && h.LAN == l.LAN {
 			a.Name, a.Static = h.DNSName, slices.Contains(h.Address, l.Addr)
+			if l.Part == 0 && l.Addr.Is6() {
+				a.Static = hostID(h) == lowerHalf(l.Addr)
+			}
 		}
-		out[i] = a
+		if l.Addr.Is4() {
+			out = append(out, a)
+			continue
+		}
+		a.DUID = l.Client
+		for _, what := range leased6Now(c, w, l) {
+			if a.Address = what.String(); what.IsSingleIP() {
+				a.Address = what.Addr().String()
+			} else {
+				a.Router = l.Addr.String()
+			}
+			out = append(out, a)
+		}
 	}
 	return out
 }

@@ -65,6 +65,9 @@ func namedConfig(c *config.Config, w world, cables desired.Desired, leases []sta
 		out.Keys = append(out.Keys, named.Key{Name: k.Name, Algorithm: k.Algorithm, Zones: k.Zone, Names: k.Names, Types: k.Types})
 	}
 	for _, l := range leases {
+		if !l.Addr.Is4() {
+			continue
+		}
 		name := l.Hostname
 		if h := c.Host(l.Host); h != nil && h.LAN == l.LAN && !slices.ContainsFunc(h.Address, netip.Addr.Is4) {
 			name = h.DNSName // the file names it, and leaves its address to the pool

@@ -40,6 +40,7 @@ func (d *daemon) turn(ctx context.Context) error {
 // plan says what is to be changed in the kernel as it is now, and takes in what
 // it holds of the kernel's own making.
 func (d *daemon) plan(ctx context.Context) (plan.Plan, plan.Actual, error) {
+	d.takeParts()
 	// What is read depends on what is wanted, and that in turn on addresses that
 	// the kernel makes itself.
 	want := desired.Build(d.cfg, d.world.state(d.cfg))

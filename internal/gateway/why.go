@@ -28,7 +28,7 @@ func (d *daemon) Why(ctx context.Context, from, to, protocol string) (api.Why, e
 	}
 	x, err := call(ctx, d, func() (explained, error) {
 		leases, _ := held(d.leases, d.cfg, clock)
-		return explain(d.cfg, d.world, d.machine.Status(), ruleset.Ask{From: from, To: to, Protocol: protocol, Leases: known(leases)})
+		return explain(d.cfg, d.world, d.machine.Status(), ruleset.Ask{From: from, To: to, Protocol: protocol, Leases: known(leases, d.cfg, d.world)})
 	})
 	if err != nil {
 		return api.Why{}, err
@@ -65,10 +65,18 @@ func Why(ctx context.Context, o Options, c *config.Config, from, to, protocol st
 }
 
 // known are leases as questions may name them.
-func known(leases []state.Lease) []ruleset.Known {
-	out := make([]ruleset.Known, len(leases))
-	for i, l := range leases {
-		out[i] = ruleset.Known{Addr: l.Addr, MAC: l.MAC, Name: l.Hostname, LAN: l.LAN}
+func known(leases []state.Lease, c *config.Config, w world) []ruleset.Known {
+	var out []ruleset.Known
+	for _, l := range leases {
+		addrs := []netip.Prefix{netip.PrefixFrom(l.Addr, l.Addr.BitLen())}
+		if l.Addr.Is6() {
+			addrs = leased6Now(c, w, l)
+		}
+		for _, p := range addrs {
+			if p.IsSingleIP() {
+				out = append(out, ruleset.Known{Addr: p.Addr(), MAC: l.MAC, Name: l.Hostname, LAN: l.LAN})
+			}
+		}
 	}
 	return out
 }

@@ -25,6 +25,8 @@ type world struct {
 	names      map[int]string  // main's links by index
 	lans       map[string]link // what carries each LAN; the zero link is not there
 	use4, use6 string
+
+	parts []state.Part // that routers in the LANs have been delegated
 }
 
 // link is a link in its namespace. It is another one when its index is.
@@ -71,6 +73,7 @@ func (w world) state(c *config.Config) state.State {
 		Use4:    w.use4,
 		Use6:    w.use6,
 		Machine: w.machine,
+		Parts:   w.parts,
 	}
 	for _, cw := range c.WANs {
 		k := w.wans[cw.Name]

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -141,7 +142,12 @@ func KeepTold(lan string, t []Told) Item {
 }
 
 // KeepLease keeps a client's lease in the place of any that its address had.
-func KeepLease(l Lease) Item { return item(l, keyLease, l.LAN, l.Addr.String()) }
+func KeepLease(l Lease) Item {
+	if l.Part > 0 {
+		return item(l, keyLease, l.LAN, "part", strconv.FormatUint(uint64(l.Part), 10))
+	}
+	return item(l, keyLease, l.LAN, l.Addr.String())
+}
 
 // ForgetLease forgets that an address of a LAN was ever leased.
 func ForgetLease(lan string, addr netip.Addr) Item {
@@ -204,7 +210,7 @@ func kept(values map[string]json.RawMessage) (Kept, []string) {
 		}
 	}
 	slices.SortFunc(k.Leases, func(a, b Lease) int {
-		return cmp.Or(strings.Compare(a.LAN, b.LAN), a.Addr.Compare(b.Addr))
+		return cmp.Or(strings.Compare(a.LAN, b.LAN), cmp.Compare(a.Part, b.Part), a.Addr.Compare(b.Addr))
 	})
 	return k, unknown
 }

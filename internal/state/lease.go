@@ -5,16 +5,21 @@ import (
 	"time"
 )
 
-// Lease is an address that the DHCPv4 server of a LAN gave to a client. An
-// address has at most one, which outlives its end: a client that comes back
-// finds its address again, unless it was needed meanwhile.
+// Lease is what a DHCP server of a LAN gave to a client. An address has at most
+// one, which outlives its end: a client that comes back finds its address again,
+// unless it was needed meanwhile.
+//
+// DHCPv6 leases the lower half of addresses, ::1005, which a device has in each
+// network of its LAN, or a part of each prefix that there is to delegate.
 type Lease struct {
 	LAN      string
-	Addr     netip.Addr
-	Client   string // who has it: option 61 in hex, or "mac:" and the Ethernet address
-	MAC      string
-	Host     string // the file's name for it; "" if the file doesn't know it
-	Hostname string // what it calls itself, made a DNS label (RFC 1123); "" if nothing
+	Addr     netip.Addr // of a delegation: the router's link-local address
+	Part     uint32     `json:",omitempty"` // which part of each prefix, from 1; 0: no delegation
+	Client   string     // who has it: option 61 in hex, or "mac:" and the Ethernet address; by DHCPv6 the DUID in hex
+	IAID     uint32     `json:",omitempty"` // which of the client's, by DHCPv6
+	MAC      string     // "": not known
+	Host     string     // the file's name for it; "" if the file doesn't know it
+	Hostname string     // what it calls itself, made a DNS label (RFC 1123); "" if nothing
 
 	Granted  time.Time     // wall clock
 	Duration time.Duration // 0: ended, by RELEASE or by the file

@@ -26,6 +26,8 @@ type State struct {
 
 	WANs map[string]WAN
 
+	Parts []Part // in force, by LAN and number
+
 	// Use4 and Use6 name the WAN that new connections take; "" is none.
 	Use4, Use6 string
 

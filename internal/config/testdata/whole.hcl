@@ -115,7 +115,10 @@ lan "home" {
     captive_portal     = "https://portal.example/api"
   }
 
-  dhcp6 { enabled = true }
+  dhcp6 {
+    pool     = "::1000-::1fff"
+    delegate = 60
+  }
 
   host "nas" {
     mac     = ["00:11:32:DE:AD:71", "00:11:32:de:ad:72"]
