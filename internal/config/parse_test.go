@@ -136,7 +136,8 @@ func TestWholeFile(t *testing.T) {
 			Advertise: Advertise{Enabled: true, Prefix: pfxs("fd00::/64"), DNS: ips("fd00::23"), Search: []string{"example.net", "home.arpa"},
 				Router: 10 * time.Minute, Preferred: 20 * time.Minute, Valid: 40 * time.Minute, Managed: true, Other: true,
 				PREF64: pfx("64:ff9b::/96"), Portal: "https://portal.example/api"},
-			DHCP6: DHCP6{Enabled: true, Managed: true, Pool: []Range{{ip("::1000"), ip("::1fff")}}, Delegate: 60},
+			DHCP6:  DHCP6{Enabled: true, Managed: true, Pool: []Range{{ip("::1000"), ip("::1fff")}}, Delegate: 60},
+			Domain: []string{"example.net"},
 			Hosts: []Host{
 				{Name: "nas", LAN: "home", DNSName: "files", MAC: []string{"00:11:32:de:ad:71", "00:11:32:de:ad:72"}, Address: ips("10.0.10.23", "fd00::23"), Token: ips("::24")},
 				{Name: "tablet", LAN: "home", DNSName: "tablet", MAC: []string{"02:00:00:00:10:31"}},
@@ -145,6 +146,7 @@ func TestWholeFile(t *testing.T) {
 			Name: "things", Interface: []string{"eth5"}, VLAN: 30, Address4: pfx("10.0.30.1/24"),
 			DHCP:      DHCP{Enabled: true, Lease: 12 * time.Hour, BOOTP: true},
 			Advertise: Advertise{Enabled: true, Prefix: pfxs(), DNS: []netip.Addr{}, Search: []string{}, Router: 30 * time.Minute, Preferred: 45 * time.Minute, Valid: 90 * time.Minute},
+			Domain:    []string{"example.net"},
 			Hosts:     []Host{{Name: "camera", LAN: "things", DNSName: "camera", MAC: []string{"02:00:00:00:30:08"}, ID: []string{"63616d", "0063616d"}, Address: ips("10.0.30.8"), Token: ips("::8")}},
 		}},
 		Groups: []Group{
