@@ -114,6 +114,10 @@ func (d *daemon) tellFlows(e kernel.FlowsEnded) {
 
 // flowsEnded takes in what became of flows that a turn ended.
 func (d *daemon) flowsEnded(now time.Time, e kernel.FlowsEnded) {
+	if e.Err != nil {
+		d.wantTurn(firstRetry)
+		return
+	}
 	if e.Deleted == 0 && e.Prodded == 0 && e.Beyond == 0 {
 		return
 	}

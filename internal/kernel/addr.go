@@ -122,16 +122,20 @@ func (s *space) deleteAddr(a plan.Addr) error {
 		return s.addrRequest(unix.RTM_DELADDR, 0, a, 0)
 	}
 	key := "net/ipv4/conf/" + a.Link + "/promote_secondaries"
-	return inSpace(s, func() error {
+	return inSpace(s, func() (err error) {
 		old, err := readSysctl(key)
 		if err != nil {
 			return err
 		}
 		if old == "0" {
-			if err := writeSysctl(key, "1"); err != nil {
+			if err := s.writeSysctl(key, "1"); err != nil {
 				return err
 			}
-			defer func() { _ = writeSysctl(key, old) }()
+			defer func() {
+				if werr := s.writeSysctl(key, old); werr != nil {
+					err = errors.Join(err, werr, s.writeSysctl(key, old))
+				}
+			}()
 		}
 		return s.addrRequest(unix.RTM_DELADDR, 0, a, 0)
 	})
@@ -164,7 +168,7 @@ func (s *space) addrRequest(typ netlink.HeaderType, flags netlink.HeaderFlags, a
 	if err != nil {
 		return err
 	}
-	return request(s.route, typ, flags, append(ifaddr(family, a.Prefix.Bits(), ifaFlags, index), data...))
+	return s.request(s.route, typ, flags, append(ifaddr(family, a.Prefix.Bits(), ifaFlags, index), data...))
 }
 
 // gone says that what was to be removed is not there.

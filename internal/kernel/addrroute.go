@@ -195,7 +195,7 @@ func (s *space) putDirect(msg []byte, dst, src netip.Addr, index int, metric uin
 	if err != nil {
 		return err
 	}
-	err = request(s.route, unix.RTM_NEWROUTE, netlink.Create|netlink.Excl, append(msg, data...))
+	err = s.request(s.route, unix.RTM_NEWROUTE, netlink.Create|netlink.Excl, append(msg, data...))
 	if errors.Is(err, unix.EEXIST) {
 		return nil
 	}

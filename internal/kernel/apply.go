@@ -66,9 +66,11 @@ func hint(s plan.Step, err error) string {
 var ErrRefused = errors.New("this plan can't be carried out here")
 
 // Apply carries out a plan. When a step fails those before it are undone, in
-// reverse order, and the error is a *StepError. A plan that refuses something
-// changes nothing (ErrRefused). The kernel keeps p: it must not be changed afterwards. A plan is for the kernel as it was read: if it
-// has changed since, a step may fail.
+// reverse order, and the error is a *StepError. Flows that can't be ended fail
+// nothing: they come last, when others may have been ended already, and are the next
+// plan's to end. A plan that refuses something changes nothing (ErrRefused). The
+// kernel keeps p: it must not be changed afterwards. A plan is for the kernel as it
+// was read: if it has changed since, a step may fail.
 func (k *Kernel) Apply(ctx context.Context, p plan.Plan) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -84,6 +86,10 @@ func (k *Kernel) apply(ctx context.Context, p plan.Plan) error {
 	}
 	var done []effect
 	for i, s := range p.Steps {
+		if flows, ok := s.Do.(plan.DeleteFlows); ok {
+			k.tryFlows(flows)
+			continue
+		}
 		err := ctx.Err()
 		var e effect
 		if err == nil {

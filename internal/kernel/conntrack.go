@@ -2,6 +2,8 @@ package kernel
 
 import (
 	"encoding/binary"
+	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -41,7 +43,7 @@ func (s *space) deleteFlows(f plan.DeleteFlows) error {
 	if f.Family == 0 {
 		version = 0
 	}
-	err = request(s.nf, ctDelete, 0, append(nfgen(flowFamily(f.Family), version), data...))
+	err = s.request(s.nf, ctDelete, 0, append(nfgen(flowFamily(f.Family), version), data...))
 	if gone(err) {
 		return nil
 	}
@@ -97,6 +99,22 @@ type FlowsEnded struct {
 	// Beyond those that were too many (maxProd) or could not be sent to.
 	Prod                   bool
 	Prodded, Reset, Beyond int
+
+	Err error // they go on: the next plan has the same step again
+}
+
+// tryFlows ends flows, or keeps in mind that they are to be ended.
+func (k *Kernel) tryFlows(f plan.DeleteFlows) {
+	s, err := k.space("")
+	if err == nil {
+		err = k.endFlows(s, f)
+	}
+	k.due = slices.DeleteFunc(k.due, func(d plan.DeleteFlows) bool { return d == f })
+	if err != nil {
+		k.due = append(k.due, f)
+		k.log.Error("flows could not be ended, and go on as they were; it is tried again", "mark", fmt.Sprintf("%#x/%#x", f.Mark, f.Mask), "err", err)
+		k.flowsEnded(FlowsEnded{Mark: f.Mark, Family: f.Family, Err: err})
+	}
 }
 
 // endFlows carries out a plan.DeleteFlows and tells of it. Prodding goes on after

@@ -36,6 +36,8 @@ type Options struct {
 	// FlowsEnded is called after each step that ended flows, on any goroutine and
 	// in no order; it must not wait for the Kernel. Nil: nobody wants to know.
 	FlowsEnded func(FlowsEnded)
+
+	writes writer // the tests'
 }
 
 // Kernel is the Linux kernel of this machine, as seen from the network
@@ -51,6 +53,7 @@ type Kernel struct {
 	spaces map[string]*space
 	last   remembered
 	found  plan.Found
+	due    []plan.DeleteFlows // what could not be ended
 	// foundUnkept: it could not be stored yet. foundLost says why what was stored
 	// can't be read, nil if it can.
 	foundUnkept bool
@@ -128,7 +131,7 @@ func (k *Kernel) space(name string) (*space, error) {
 		}
 		k.leave(name)
 	}
-	s, err := openSpace(name, id)
+	s, err := openSpace(name, id, k.opt.writes)
 	if err != nil {
 		return nil, err
 	}

@@ -233,7 +233,7 @@ func (k *Kernel) addLink(s *space, l desired.Link) error {
 	if err != nil {
 		return err
 	}
-	if err := request(at.route, unix.RTM_NEWLINK, netlink.Create|netlink.Excl, append(ifinfo(0, 0, 0), data...)); err != nil {
+	if err := at.request(at.route, unix.RTM_NEWLINK, netlink.Create|netlink.Excl, append(ifinfo(0, 0, 0), data...)); err != nil {
 		return err
 	}
 	if err := s.setLink(l.Name, plan.LinkAttrs{Alias: plan.Alias, MTU: l.MTU, MAC: l.MAC, AddrGen: &l.AddrGen}); err != nil {
@@ -254,7 +254,7 @@ func (s *space) deleteLink(name string) error {
 	if err != nil {
 		return err
 	}
-	return request(s.route, unix.RTM_DELLINK, 0, ifinfo(index, 0, 0))
+	return s.request(s.route, unix.RTM_DELLINK, 0, ifinfo(index, 0, 0))
 }
 
 // moveLink moves a link to another namespace.
@@ -267,7 +267,7 @@ func (s *space) moveLink(name string, to *space) error {
 	if err != nil {
 		return err
 	}
-	return request(s.route, unix.RTM_NEWLINK, 0, append(ifinfo(index, 0, 0), data...))
+	return s.request(s.route, unix.RTM_NEWLINK, 0, append(ifinfo(index, 0, 0), data...))
 }
 
 // setLink sets the attributes that a says, in one request where the kernel
@@ -325,7 +325,7 @@ func (s *space) setLink(name string, a plan.LinkAttrs) error {
 			flags = unix.IFF_UP
 		}
 	}
-	return request(s.route, unix.RTM_NEWLINK, 0, append(ifinfo(index, flags, change), data...))
+	return s.request(s.route, unix.RTM_NEWLINK, 0, append(ifinfo(index, flags, change), data...))
 }
 
 // nsid returns the id by which s knows the namespace of other, -1 if it has

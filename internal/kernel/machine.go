@@ -143,7 +143,7 @@ func (s *space) tryVLAN() error {
 		if err != nil {
 			return err
 		}
-		return request(s.route, unix.RTM_NEWLINK, netlink.Create|netlink.Excl, append(ifinfo(0, 0, 0), data...))
+		return s.request(s.route, unix.RTM_NEWLINK, netlink.Create|netlink.Excl, append(ifinfo(0, 0, 0), data...))
 	}
 	if err := make("probe-p", "veth", 0); err != nil {
 		return err

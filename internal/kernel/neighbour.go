@@ -59,7 +59,7 @@ func (k *Kernel) Forget(p Port) (int, error) {
 		if !lost.IsValid() {
 			continue
 		}
-		if err := request(s.route, unix.RTM_DELNEIGH, 0, delNeighbour(lost, index)); err != nil && !errors.Is(err, unix.ENOENT) {
+		if err := s.request(s.route, unix.RTM_DELNEIGH, 0, delNeighbour(lost, index)); err != nil && !errors.Is(err, unix.ENOENT) {
 			return n, fmt.Errorf("forget neighbour %s of %s in %s: %w", lost, p.Link, place(p.NS), err)
 		}
 		n++

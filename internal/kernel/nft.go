@@ -58,20 +58,22 @@ func (k *Kernel) runNft(ctx context.Context, s *space, text string) error {
 	// A bound for a program that hangs: a slow machine takes its time for a large file.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Minute)
 	defer cancel()
-	return inSpace(s, func() error {
-		cmd := exec.CommandContext(ctx, k.nft, "-f", "-")
-		cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C"}
-		cmd.Stdin = strings.NewReader(text)
-		var out bytes.Buffer
-		cmd.Stdout, cmd.Stderr = &out, &out
-		if err := cmd.Run(); err != nil {
-			said := strings.TrimSpace(out.String())
-			if lines := strings.Split(said, "\n"); len(lines) > 12 {
-				said = strings.Join(lines[:12], "\n") + "\n..."
+	return s.writes.do("nft", func() error {
+		return inSpace(s, func() error {
+			cmd := exec.CommandContext(ctx, k.nft, "-f", "-")
+			cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C"}
+			cmd.Stdin = strings.NewReader(text)
+			var out bytes.Buffer
+			cmd.Stdout, cmd.Stderr = &out, &out
+			if err := cmd.Run(); err != nil {
+				said := strings.TrimSpace(out.String())
+				if lines := strings.Split(said, "\n"); len(lines) > 12 {
+					said = strings.Join(lines[:12], "\n") + "\n..."
+				}
+				return fmt.Errorf("nft: %w\n%s", err, said)
 			}
-			return fmt.Errorf("nft: %w\n%s", err, said)
-		}
-		return nil
+			return nil
+		})
 	})
 }
 

@@ -23,7 +23,7 @@ func (k *Kernel) Read(ctx context.Context, want desired.Desired) (plan.Actual, e
 }
 
 func (k *Kernel) read(ctx context.Context, want desired.Desired) (plan.Actual, error) {
-	a := plan.Actual{Machine: k.machine, Last: k.last.Want, Found: plan.Found{
+	a := plan.Actual{Machine: k.machine, Last: k.last.Want, Due: slices.Clone(k.due), Found: plan.Found{
 		Sysctls: maps.Clone(k.found.Sysctls), Ports: maps.Clone(k.found.Ports), Routes: slices.Clone(k.found.Routes)}}
 	names, err := k.names(want)
 	if err != nil {

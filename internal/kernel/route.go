@@ -201,7 +201,7 @@ func (s *space) routeRequest(typ netlink.HeaderType, flags netlink.HeaderFlags, 
 		if err != nil {
 			return err
 		}
-		return request(s.route, typ, flags, raw)
+		return s.request(s.route, typ, flags, raw)
 	}
 	family := uint8(unix.AF_INET6)
 	if r.Dst.Addr().Is4() {
@@ -261,5 +261,5 @@ func (s *space) routeRequest(typ netlink.HeaderType, flags netlink.HeaderFlags, 
 	if err != nil {
 		return err
 	}
-	return request(s.route, typ, flags, append(rtmsg(family, r.Dst.Bits(), table, proto, scope, rtype, rtflags), data...))
+	return s.request(s.route, typ, flags, append(rtmsg(family, r.Dst.Bits(), table, proto, scope, rtype, rtflags), data...))
 }

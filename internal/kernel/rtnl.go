@@ -38,13 +38,27 @@ func dump(c *netlink.Conn, typ netlink.HeaderType, data []byte) ([]netlink.Messa
 	return nil, errInterrupted
 }
 
-// request sends one request and waits until the kernel has done it.
-func request(c *netlink.Conn, typ netlink.HeaderType, flags netlink.HeaderFlags, data []byte) error {
-	_, err := c.Execute(netlink.Message{
-		Header: netlink.Header{Type: typ, Flags: netlink.Request | netlink.Acknowledge | flags},
-		Data:   data,
+// request sends one request that changes something, on one of the namespace's
+// sockets, and waits until the kernel has done it.
+func (s *space) request(c *netlink.Conn, typ netlink.HeaderType, flags netlink.HeaderFlags, data []byte) error {
+	return s.writes.do(fmt.Sprintf("netlink message %d", typ), func() error {
+		_, err := c.Execute(netlink.Message{
+			Header: netlink.Header{Type: typ, Flags: netlink.Request | netlink.Acknowledge | flags},
+			Data:   data,
+		})
+		return kernelError(err)
 	})
-	return kernelError(err)
+}
+
+// writer carries out one change of the kernel, by calling do, or not. Tests have
+// their own, to make any of them fail; nil is the real one.
+type writer func(what string, do func() error) error
+
+func (w writer) do(what string, do func() error) error {
+	if w == nil {
+		return do()
+	}
+	return w(what, do)
 }
 
 // ask sends one request and returns the answers.

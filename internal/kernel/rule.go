@@ -138,7 +138,7 @@ func (s *space) ruleRequest(typ netlink.HeaderType, flags netlink.HeaderFlags, r
 		if err != nil {
 			return err
 		}
-		return request(s.route, typ, flags, raw)
+		return s.request(s.route, typ, flags, raw)
 	}
 	family := uint8(unix.AF_INET)
 	if r.V6 {
@@ -169,5 +169,5 @@ func (s *space) ruleRequest(typ netlink.HeaderType, flags netlink.HeaderFlags, r
 	if err != nil {
 		return err
 	}
-	return request(s.route, typ, flags, append(rulemsg(family, table, action), data...))
+	return s.request(s.route, typ, flags, append(rulemsg(family, table, action), data...))
 }

@@ -25,10 +25,12 @@ type space struct {
 	// inode: that of a namespace that is gone is given out again.
 	nsids map[*space]int32
 	nft   nftSeen
+
+	writes writer
 }
 
-func openSpace(name string, id netns.ID) (*space, error) {
-	s := &space{name: name, id: id, nsids: map[*space]int32{}}
+func openSpace(name string, id netns.ID, w writer) (*space, error) {
+	s := &space{name: name, id: id, nsids: map[*space]int32{}, writes: w}
 	err := netns.Do(name, func() (err error) {
 		if s.file, err = os.Open("/proc/thread-self/ns/net"); err != nil {
 			return err

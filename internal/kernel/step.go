@@ -55,12 +55,16 @@ func (k *Kernel) do(ctx context.Context, action plan.Action) (effect, error) {
 		if err != nil {
 			return effect{}, err
 		}
-		return undoable(func() error {
-			if err := s.addAddr(a.Addr); err != nil {
+		undo := func() error {
+			if err := notThere(s.addAddr(a.Addr)); err != nil {
 				return err
 			}
 			return s.putRoutes(a.Lost)
-		}), notGone(s.deleteAddr(a.Addr))
+		}
+		if err := notGone(s.deleteAddr(a.Addr)); err != nil {
+			return effect{}, errors.Join(err, undo()) // it may be gone all the same
+		}
+		return undoable(undo), nil
 	case plan.PutRoute:
 		return k.doPutRoute(a)
 	case plan.DeleteRoute:
@@ -120,12 +124,6 @@ func (k *Kernel) do(ctx context.Context, action plan.Action) (effect, error) {
 		return k.loaded(s, k.runNft(ctx, s, elementScript(a.Changes, a.New)), undo, a.New)
 	case plan.PutShortcut:
 		return k.doPutShortcut(a)
-	case plan.DeleteFlows:
-		s, err := k.space("")
-		if err != nil {
-			return effect{}, err
-		}
-		return effect{}, k.endFlows(s, a) // flows come back by themselves
 	}
 	return effect{}, fmt.Errorf("a step of type %T is not known", action)
 }
@@ -150,8 +148,22 @@ func notGone(err error) error {
 	return err
 }
 
+// notThere forgives that what is to be put back is there.
+func notThere(err error) error {
+	if errors.Is(err, unix.EEXIST) {
+		return nil
+	}
+	return err
+}
+
 func (k *Kernel) createNamespace(name string) (effect, error) {
-	if err := netns.Create(name); err != nil {
+	create := func() error {
+		return k.opt.writes.do("create namespace", func() error { return netns.Create(name) })
+	}
+	remove := func() error {
+		return k.opt.writes.do("delete namespace", func() error { return netns.Delete(name) })
+	}
+	if err := create(); err != nil {
 		if !errors.Is(err, fs.ErrExist) {
 			return effect{}, err
 		}
@@ -159,16 +171,16 @@ func (k *Kernel) createNamespace(name string) (effect, error) {
 		if _, idErr := netns.Identify(name); !errors.Is(idErr, fs.ErrNotExist) {
 			return effect{}, err
 		}
-		if err := netns.Delete(name); err != nil {
+		if err := remove(); err != nil {
 			return effect{}, err
 		}
-		if err := netns.Create(name); err != nil {
+		if err := create(); err != nil {
 			return effect{}, err
 		}
 	}
 	undo := func() error {
 		k.leave(name)
-		return netns.Delete(name)
+		return remove()
 	}
 	s, err := k.space(name)
 	if err == nil {
@@ -188,12 +200,14 @@ func (k *Kernel) deleteNamespace(name string) (effect, error) {
 	if err != nil {
 		return effect{}, err
 	}
-	if err := netns.Delete(name); err != nil {
+	if err := k.opt.writes.do("delete namespace", func() error { return netns.Delete(name) }); err != nil {
 		held.Close()
 		return effect{}, err
 	}
 	return effect{
-		undo: func() error { return netns.Attach(name, held) },
+		undo: func() error {
+			return k.opt.writes.do("attach namespace", func() error { return netns.Attach(name, held) })
+		},
 		keep: func() {
 			held.Close()
 			_, _ = k.space(name) // closes our sockets if it is gone
@@ -245,11 +259,20 @@ func (s *space) restore(link string, lost plan.Lost) error {
 			return err
 		}
 	}
-	if err := s.setLink(link, plan.LinkAttrs{Up: &lost.Up}); err != nil {
+	// Before it is up, when the kernel makes its address. A mode that needs a secret
+	// has lost it.
+	if err := s.setLink(link, plan.LinkAttrs{AddrGen: &lost.AddrGen}); err != nil && !errors.Is(err, unix.EINVAL) {
+		return err
+	}
+	up := plan.LinkAttrs{Up: &lost.Up}
+	if lost.Master != "" {
+		up.Master = &lost.Master
+	}
+	if err := s.setLink(link, up); err != nil {
 		return err
 	}
 	for _, a := range lost.Addrs {
-		if err := s.addAddr(a); err != nil && !errors.Is(err, unix.EEXIST) {
+		if err := notThere(s.addAddr(a)); err != nil {
 			return err
 		}
 	}
@@ -262,7 +285,7 @@ func (s *space) restore(link string, lost plan.Lost) error {
 // putRoutes puts back routes that went by themselves; some may be there.
 func (s *space) putRoutes(routes []plan.Route) error {
 	for _, r := range routes {
-		if err := s.putRoute(r, false); err != nil && !errors.Is(err, unix.EEXIST) {
+		if err := notThere(s.putRoute(r, false)); err != nil {
 			return err
 		}
 	}
@@ -326,7 +349,9 @@ func (k *Kernel) doSetLink(a plan.SetLink) (effect, error) {
 		if err := set(back); err != nil || !a.Bounce && (back.Up == nil || !*back.Up) {
 			return err
 		}
-		return s.restore(a.Link, a.Lost)
+		lost := a.Lost
+		lost.Master = "" // it kept that one; or it went with the bridge, which gets it back
+		return s.restore(a.Link, lost)
 	}
 	if err := set(a.New); err != nil {
 		return effect{}, errors.Join(err, undo()) // the kernel may have taken a part of it
@@ -341,7 +366,7 @@ func (k *Kernel) doPutAddr(a plan.PutAddr) (effect, error) {
 	}
 	if a.Old != nil {
 		if err := notGone(s.deleteAddr(*a.Old)); err != nil {
-			return effect{}, err
+			return effect{}, errors.Join(err, notThere(s.addAddr(*a.Old))) // it may be gone all the same
 		}
 	}
 	undo := func() error {

@@ -76,5 +76,10 @@ func writeSysctl(key, value string) error {
 }
 
 func (s *space) setSysctl(key, value string) error {
-	return inSpace(s, func() error { return writeSysctl(key, value) })
+	return inSpace(s, func() error { return s.writeSysctl(key, value) })
+}
+
+// writeSysctl is setSysctl for who is in the namespace already.
+func (s *space) writeSysctl(key, value string) error {
+	return s.writes.do("sysctl "+key, func() error { return writeSysctl(key, value) })
 }

@@ -20,6 +20,8 @@ type Actual struct {
 	Last *desired.Desired
 
 	Found Found // how things were before weir came
+
+	Due []DeleteFlows // what earlier turns could not end
 }
 
 // Namespace is one network namespace: main, or one called wan-NAME.

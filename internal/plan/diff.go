@@ -30,15 +30,16 @@ const (
 	atShortcut // when all that it stands in for is there
 	atRuleGone
 	atRouteGone
-	atFlows    // after routes and rules: what comes next must not make the same entry anew
 	atAddrBack // before ours go: a link's last IPv4 address takes its routes with it
 	atAddrGone
+	atLinkShut // IPv6 off: takes what addresses are left
 	atLinkGone // ports go home, cables and bridges go
 	atGiveBack
 	atGiveBackRoute // by way of several ports, perhaps
 	atSysctlGone    // forwarding ends before the filter does
 	atTableGone
 	atNamespaceGone
+	atFlows // the last of all: a flow that was ended is the one thing that can't be undone
 	phases
 )
 
@@ -67,6 +68,11 @@ func Diff(actual Actual, want desired.Desired) Plan {
 	}
 	d.shortcuts()
 	d.giveBack()
+	for _, f := range actual.Due {
+		if !slices.ContainsFunc(d.steps[atFlows], func(s Step) bool { return s.Do == Action(f) }) {
+			d.flows(f, "FAMILY flows that an earlier turn could not end")
+		}
+	}
 	for _, steps := range d.steps {
 		d.plan.Steps = append(d.plan.Steps, steps...)
 	}
@@ -216,9 +222,12 @@ func (d *differ) sysctls(w *desired.Namespace, h *Namespace) {
 		if v, ok := last[s.Key]; ok && v == s.Value && known {
 			step = mend(step)
 		}
-		if link != "" {
+		switch {
+		case strings.HasSuffix(s.Key, "/disable_ipv6") && SameValue(s.Value, "1"):
+			d.add(atLinkShut, step)
+		case link != "":
 			d.add(atLinkSysctl, step)
-		} else {
+		default:
 			d.add(atSysctl, step)
 		}
 	}

@@ -210,8 +210,8 @@ func TestChanges(t *testing.T) {
   ~ main       nft sets source4  "fiber" : 198.51.100.10 -> 198.51.100.99
   + wan-fiber  address eth1      198.51.100.99/24
   ~ wan-fiber  route default     via 198.51.100.1 -> 198.51.100.254
-  - main       flows fiber       IPv4, mark 0x1/0xff   (198.51.100.10 is no longer the line's)
   - wan-fiber  address eth1      198.51.100.10/24   (no longer wanted)
+  - main       flows fiber       IPv4, mark 0x1/0xff   (198.51.100.10 is no longer the line's)
 Plan: 1 to add, 2 to change, 2 to remove.
 `},
 		{"the line is down", change(func(main, _ *desired.Namespace) {
@@ -268,7 +268,6 @@ Plan: 1 to add, 2 to change, 1 to remove.
   - main       rule 9469                   fwmark 0x1/0x3ff lookup 87001   (no longer wanted)
   - main       route default table 87001   via 172.31.1.1 dev fiber   (no longer wanted)
   - main       route default               via 172.31.1.1 dev fiber src 172.31.0.1   (no longer wanted)
-  - main       flows mark 0x1/0x1ff        outbound IPv4 flows of a line no longer used
   - main       address eth0                172.31.0.1/24   (no longer wanted)
   - main       link fiber                  cable to lan in wan-fiber   (no longer wanted)
   ~ main       link eth1                   in wan-fiber -> main   (given back)
@@ -278,6 +277,7 @@ Plan: 1 to add, 2 to change, 1 to remove.
   ~ main       sysctl net/ipv4/ip_forward  1 -> 0   (as it was found)
   - main       nft table weir              no longer wanted
   - wan-fiber  namespace wan-fiber         no longer wanted
+  - main       flows mark 0x1/0x1ff        outbound IPv4 flows of a line no longer used
 Plan: 1 to add, 4 to change, 9 to remove.
 `},
 	} {
@@ -351,7 +351,17 @@ func TestOrder(t *testing.T) {
 					t.Errorf("%s comes after something was removed", s)
 				}
 			}
-			if i := index("table  false"); i >= 0 && i < len(p.Steps)-2 {
+			// Flows are ended when nothing is left that can fail.
+			flows := 0
+			for i, s := range p.Steps {
+				switch {
+				case s.Object == "flows":
+					flows++
+				case flows > 0:
+					t.Errorf("step %d, %s, comes after flows were ended", i, s)
+				}
+			}
+			if i := index("table  false"); i >= 0 && i < len(p.Steps)-flows-2 {
 				t.Errorf("main's filter goes at step %d of %d", i, len(p.Steps))
 			}
 		})
@@ -494,5 +504,45 @@ func TestSameTwice(t *testing.T) {
 		if again := plan.Diff(done(small()), desired.Desired{}).String(); again != first {
 			t.Fatalf("%s\nand\n%s", first, again)
 		}
+	}
+}
+
+// Flows that an earlier turn could not end are ended by the next, once.
+func TestFlowsThatAreDue(t *testing.T) {
+	f := plan.DeleteFlows{Mark: 1, Mask: 0x1ff, Family: 4}
+	a := done(small())
+	a.Due = []plan.DeleteFlows{f}
+	text(t, plan.Diff(a, small()), `
+  - main  flows mark 0x1/0x1ff  IPv4 flows that an earlier turn could not end
+Plan: 0 to add, 0 to change, 1 to remove.
+`)
+	want := change(func(main, _ *desired.Namespace) { main.Rules = main.Rules[:1] })
+	want.Namespaces[0].Table.Text = small().Namespaces[0].Table.Text
+	f.Prod = true
+	a.Due[0] = f
+	n := 0
+	for _, s := range plan.Diff(a, want).Steps {
+		if s.Object == "flows" {
+			n++
+		}
+	}
+	if n != 1 {
+		t.Errorf("the same flows are ended %d times", n)
+	}
+}
+
+// A port that is given back while ours is the default route keeps its own for later.
+func TestDefaultRouteOfAPortGivenBack(t *testing.T) {
+	was := plan.Route{Route: desired.Route{Dst: pre("0.0.0.0/0"), Gateway: addr("192.168.1.1"), Link: "eth0"}, Proto: 3}
+	a := done(small())
+	a.Found.Ports["eth0"] = plan.Port{Up: true, Routes: []plan.Route{was}}
+	p := plan.Diff(a, change(func(main, _ *desired.Namespace) { main.Links, main.Addrs = main.Links[1:], main.Addrs[1:] }))
+	for _, s := range p.Steps {
+		if put, ok := s.Do.(plan.PutRoute); ok && put.New == was {
+			t.Errorf("it is put beside ours: %s", s)
+		}
+	}
+	if !slices.Contains(p.Found.Routes, was) {
+		t.Errorf("it is forgotten: %+v", p.Found)
 	}
 }

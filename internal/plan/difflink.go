@@ -194,6 +194,8 @@ func (d *differ) attrs(ns string, l desired.Link) {
 	}
 	if d.void[at] != made {
 		set.Old, set.Lost = attrsOf(have), d.lost(ns, l.Name)
+	} else if l.Kind == desired.Port {
+		set.Old = attrsOf(have) // it goes back with what it had
 	}
 	if l.Kind != desired.Port && !have.Ours {
 		set.New.Alias = Alias

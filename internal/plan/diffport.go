@@ -121,14 +121,16 @@ func (d *differ) lost(ns, name string) Lost {
 	if l == nil {
 		return Lost{}
 	}
-	out := Lost{Up: l.Up, MAC: l.MAC}
+	out := Lost{Up: l.Up, MAC: l.MAC, Master: l.Master, AddrGen: l.AddrGen}
 	for _, key := range slices.Sorted(maps.Keys(h.Sysctls)) {
 		if SysctlLink(key) == name {
 			out.Sysctls = append(out.Sysctls, desired.Sysctl{Key: key, Value: h.Sysctls[key]})
 		}
 	}
 	for _, a := range h.Addrs {
-		if a.Link == name && !a.Kernel {
+		// Where the kernel makes no link-local address, somebody gave it.
+		given := !a.Kernel || l.AddrGen == 1 && a.Prefix.Addr().IsLinkLocalUnicast()
+		if a.Link == name && given {
 			out.Addrs = append(out.Addrs, a)
 		}
 	}
@@ -244,6 +246,10 @@ func (d *differ) portBack(name string, p Port) {
 		return
 	}
 	for _, r := range p.Routes {
+		if d.competes(r) { // ours stands in its place: it is given back when that goes
+			d.plan.Found.Routes = append(d.plan.Found.Routes, r)
+			continue
+		}
 		d.routeBack(r, moved)
 	}
 }

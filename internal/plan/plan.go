@@ -5,7 +5,8 @@
 //
 // Diff is pure. Its steps are in an order in which none opens a hole: a filter
 // before what it filters, a policy before an address, a table before the rule
-// that leads there; what destroys comes last. internal/kernel carries them out.
+// that leads there; what destroys comes last, and flows are ended after that, when
+// nothing can fail any more. internal/kernel carries them out.
 package plan
 
 import (
@@ -108,6 +109,8 @@ type Lost struct {
 	Members []string // of a bridge
 	Sysctls []desired.Sysctl
 	MAC     string
+	Master  string
+	AddrGen uint8
 	Far     *Lost // what the other end of a cable loses
 }
 

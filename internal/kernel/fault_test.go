@@ -1,0 +1,260 @@
+package kernel_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ti-mo/conntrack"
+	"golang.org/x/sys/unix"
+
+	"weir/internal/desired"
+	"weir/internal/kernel"
+	"weir/internal/netns/netnstest"
+	"weir/internal/plan"
+	"weir/internal/ruleset"
+)
+
+// tamper stands between the Kernel and the kernel: the change of number fail is not
+// made, and is an error. Those after it undo; of them the one of number forget is not
+// made, and nothing is said.
+type tamper struct {
+	on           bool
+	fail, forget int      // from 1; 0: none
+	making       []string // what was done before
+	failed       string   // what was to be done, "" if nothing has failed
+	undoing      []string // what was done to undo
+}
+
+func (x *tamper) through(what string, do func() error) error {
+	switch {
+	case !x.on:
+	case x.failed == "":
+		if x.making = append(x.making, what); len(x.making) == x.fail {
+			x.failed = what
+			return unix.EIO
+		}
+	default:
+		x.undoing = append(x.undoing, what)
+		if len(x.undoing) == x.forget {
+			return nil
+		}
+	}
+	return do()
+}
+
+func tampered(t testing.TB) (*bench, *tamper) {
+	b, x := newBench(t), &tamper{}
+	b.opt.Through(x.through)
+	b.open()
+	return b, x
+}
+
+// attempt applies p with its change of number fail failing. It is false when p has
+// fewer changes and was carried out.
+func (b *bench) attempt(x *tamper, p plan.Plan, fail, forget int) bool {
+	b.Helper()
+	*x = tamper{on: true, fail: fail, forget: forget}
+	err := b.k.Apply(b.Context(), p)
+	x.on = false
+	if x.failed == "" {
+		b.must(err)
+		return false
+	}
+	var step *kernel.StepError
+	if !errors.As(err, &step) && !onlyFlows(p, x) {
+		b.Fatalf("change %d (%s) failed, and the error is %v", fail, x.failed, err)
+	}
+	if step != nil && step.Undo != nil {
+		b.Fatalf("change %d (%s) failed: %v\n%s", fail, x.failed, err, p)
+	}
+	return true
+}
+
+const endsFlows = "netlink message 258" // IPCTNL_MSG_CT_DELETE
+
+// onlyFlows says that what failed was to end flows, which fails nothing.
+func onlyFlows(p plan.Plan, x *tamper) bool {
+	return x.failed == endsFlows && slices.ContainsFunc(p.Steps, func(s plan.Step) bool { _, ok := s.Do.(plan.DeleteFlows); return ok })
+}
+
+// eachFails carries out b's plan after having let its changes fail, one by one, each or
+// one of so many: after each the kernel is as it was. It returns how many failed.
+func (b *bench) eachFails(x *tamper, what string, oneOf int, rnd *rand.Rand) (failed int) {
+	b.Helper()
+	b.flows()
+	before := b.settled()
+	p := b.plan()
+	for n := 1 + rnd.IntN(oneOf); b.attempt(x, p, n, 0); n += 1 + rnd.IntN(2*oneOf-1) {
+		failed++
+		if onlyFlows(p, x) { // the plan was carried out all the same
+			again := b.plan()
+			if len(again.Steps) == 0 || again.Steps[0].Object != "flows" {
+				b.Fatalf("%s: flows could not be ended, and the next plan is\n%s", what, again)
+			}
+			b.must(b.k.Apply(b.Context(), again))
+			break
+		}
+		if d := b.differs(before, patience); len(d) > 0 {
+			b.Fatalf("%s: change %d (%s) failed, and after undoing:\n%s\n%s", what, n, x.failed, strings.Join(d, "\n"), p)
+		}
+	}
+	if again := b.plan(); !again.Empty() {
+		b.Fatalf("%s: carried out, and the plan is not empty:\n%s", what, again)
+	}
+	return failed
+}
+
+// flows puts connections into main's conntrack, of each line some that went out and
+// some that came in: none of them is lost by a failed apply.
+func (b *bench) flows() {
+	b.Helper()
+	b.in("", func() error {
+		c, err := conntrack.Dial(nil)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		for line := range uint32(2) {
+			for i, mark := range []uint32{line + 1, line + 1 | ruleset.MarkTCP, line + 1 | ruleset.MarkIn} {
+				f := conntrack.NewFlow(17, conntrack.StatusSeenReply|conntrack.StatusConfirmed, netip.MustParseAddr("172.31.0.50"), netip.MustParseAddr("192.0.2.80"),
+					uint16(20000+10*int(line)+i), 443, 3600, mark)
+				if err := c.Create(f); err != nil && !errors.Is(err, unix.EEXIST) {
+					return fmt.Errorf("a flow for conntrack: %w", err)
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// corpus is every file that is shown to people or tried by tests, as what it wants of
+// the kernel.
+func corpus(t *testing.T, b *bench) (wants []desired.Desired, names []string) {
+	t.Helper()
+	for _, pattern := range []string{"../../examples/*.hcl", "../*/testdata/*.hcl"} {
+		found, err := filepath.Glob(pattern)
+		b.must(err)
+		names = append(names, found...)
+	}
+	if len(names) < 15 {
+		t.Fatalf("too few files: %q", names)
+	}
+	for _, n := range names {
+		wants = append(wants, built(t, b, n))
+	}
+	return wants, names
+}
+
+// Every change that a plan makes, made to fail in turn, for the plans that lead from
+// each house to each other one, up from a machine with a life of its own, and down
+// again: what was done before is undone, and the kernel is as it was. All of it takes
+// hours, and has WEIR_LONG; else it is a part that the seed names.
+func TestEachChangeFails(t *testing.T) {
+	long := os.Getenv("WEIR_LONG") != ""
+	netnstest.Alone(t, func(t *testing.T) {
+		b, x := tampered(t)
+		wants, names := corpus(t, b)
+		b.lived()
+		b.noDAD()
+		seed := uint64(time.Now().UnixNano())
+		rnd := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // which plans are tried
+		oneOf, walks, plans, changes := 10, 1, 0, 0
+		if long {
+			oneOf, walks = 1, len(wants)*(len(wants)-1)
+		}
+		try := func(what string, want desired.Desired) {
+			b.want = want
+			begin := time.Now()
+			n := b.eachFails(x, what, oneOf, rnd)
+			changes, plans = changes+n, plans+1
+			t.Logf("%s: %d changes in %v; %d of %d plans so far, seed %d", what, n, time.Since(begin).Round(time.Millisecond), changes, plans, seed)
+		}
+		pairs := rnd.Perm(len(wants) * (len(wants) - 1))[:walks]
+		for k, pair := range pairs {
+			i, j := pair/(len(wants)-1), pair%(len(wants)-1)
+			if j >= i {
+				j++
+			}
+			if k%(len(wants)-1) == 0 { // so often that each is tried once
+				i := (pair + k/(len(wants)-1)) % len(wants)
+				try("up: "+names[i], wants[i])
+				b.noDAD()
+				try("down: "+names[i], desired.Desired{})
+			}
+			b.want = wants[i]
+			b.turn()
+			b.noDAD()
+			try(names[i]+" -> "+names[j], wants[j])
+			b.must(b.k.Down(t.Context()))
+		}
+	})
+}
+
+// thirdHouse is otherHouse with a bridge and a route of its own in main, which go with
+// nothing else.
+func thirdHouse() desired.Desired {
+	h := otherHouse()
+	main := &h.Namespaces[0]
+	main.Links = append(main.Links, desired.Link{Name: "loft", Kind: desired.Bridge, Up: true})
+	main.Routes = append(main.Routes, desired.Route{Dst: netip.MustParsePrefix("10.9.0.0/16"), Gateway: netip.MustParseAddr("172.31.0.77"), Link: "eth0"})
+	return h
+}
+
+// What the test above compares shows each kind of thing that an undo could forget. With
+// WEIR_LONG all kinds are tried, else four.
+func TestForgottenUndoShows(t *testing.T) {
+	most := 4
+	if os.Getenv("WEIR_LONG") != "" {
+		most = 100
+	}
+	netnstest.Alone(t, func(t *testing.T) {
+		b, x := tampered(t)
+		b.turn()
+		b.want = thirdHouse()
+		b.attempt(x, b.plan(), 0, 0)
+		last := slices.Index(append(x.making, endsFlows), endsFlows) // of what can be undone
+		back := func() {
+			b.want = house()
+			b.opt.RuntimeDir = t.TempDir() // what was forgotten is not known either
+			b.open()
+			b.turn()
+			b.want = thirdHouse()
+		}
+		back()
+		b.attempt(x, b.plan(), last, 0)
+		kinds := map[string][]int{} // the undoing changes of each kind, by their number
+		for i, what := range x.undoing {
+			kind, _, _ := strings.Cut(what, " net/")
+			kinds[kind] = append(kinds[kind], i+1)
+		}
+		if len(kinds) < 9 {
+			t.Errorf("too few kinds of undo are tried: %v", kinds)
+		}
+		for kind, numbers := range kinds {
+			if most--; most < 0 {
+				break
+			}
+			caught := false
+			for _, m := range numbers {
+				back()
+				before := b.settled()
+				b.attempt(x, b.plan(), last, m)
+				// Without patience: what is caught is not to be waited for.
+				if caught = len(b.differs(before, 0)) > 0; caught {
+					break
+				}
+			}
+			if !caught {
+				t.Errorf("an undo that forgets a change of the kind %q is not seen (tried %v)", kind, numbers)
+			}
+		}
+	})
+}
