@@ -166,7 +166,7 @@ func TestEachChangeFails(t *testing.T) {
 		b.noDAD()
 		seed := uint64(time.Now().UnixNano())
 		rnd := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // which plans are tried
-		oneOf, walks, plans, changes := 10, 1, 0, 0
+		oneOf, walks, plans, changes := 20, 1, 0, 0
 		if long {
 			oneOf, walks = 1, len(wants)*(len(wants)-1)
 		}

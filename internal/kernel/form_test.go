@@ -42,11 +42,12 @@ func (b *bench) normal() []string {
 
 // moving is what ip prints and what changes by itself, or is a number of the kernel's.
 // That a route's gateway is on the link is said or not (Kernel.putRoute): it is.
+// The routes to link-local addresses of its own follow from those, when they were tried.
 var moving = regexp.MustCompile(`(?m)^\d+: |@if\d+|@[a-z][\w-]*|NO-CARRIER,|,LOWER_UP| state \w+| qdisc \w+| link-netns(id)? \S+| \w*timer +[\d.]+|tentative | linkdown| dead| expires \S+|valid_lft \S+ preferred_lft \S+| onlink| pref medium|num(tx|rx)queues \d+|carrier_changes \d+`)
 
 func (b *bench) normalSpace(ns string) []string {
 	b.Helper()
-	text := b.run(ns, `ip -d -o link; ip -o addr; for f in -4 -6; do ip $f route show table all | grep -v '^multicast\|table 128' || true; ip $f rule; done`)
+	text := b.run(ns, `ip -d -o link; ip -o addr; for f in -4 -6; do ip $f route show table all | grep -v '^multicast\|table 128\|^local fe80:\|^anycast fe80:' || true; ip $f rule; done`)
 	out := strings.Split(strings.TrimSpace(moving.ReplaceAllString(text, "")), "\n")
 	for i := range out {
 		out[i] = strings.Join(strings.Fields(out[i]), " ")
@@ -76,6 +77,9 @@ func (b *bench) normalSpace(ns string) []string {
 		defer c.Close()
 		flows, err := c.Dump(nil)
 		for _, f := range flows {
+			if f.Mark == 0 {
+				continue // the machine's own: IGMP and the like
+			}
 			out = append(out, fmt.Sprintf("flow %v %v mark %#x", f.TupleOrig, f.TupleReply, f.Mark))
 		}
 		return err

@@ -336,6 +336,12 @@ func (d *differ) routeBack(r Route, bare bool) {
 	if d.back[r] || r.Link != "" && !d.exists(linkKey{"", r.Link}) {
 		return
 	}
+	words := strings.Fields(r.Hops)
+	for i, w := range words {
+		if w == "dev" && i+1 < len(words) && !d.exists(linkKey{"", words[i+1]}) {
+			return // it comes with that port
+		}
+	}
 	taken := func(x Route) bool {
 		return routeSlotOf(x.Route) == routeSlotOf(r.Route) && x.Proto != desired.RouteProto && !bare
 	}

@@ -546,3 +546,21 @@ func TestDefaultRouteOfAPortGivenBack(t *testing.T) {
 		t.Errorf("it is forgotten: %+v", p.Found)
 	}
 }
+
+// A route by two ports comes back with the second of them.
+func TestRouteBySeveralPortsGivenBack(t *testing.T) {
+	was := plan.Route{Route: desired.Route{Dst: pre("10.7.0.0/16")}, Proto: 3, Hops: "nexthop via 192.168.1.3 dev eth0 weight 1 nexthop via 192.0.2.3 dev eth1 weight 1"}
+	back := func(want desired.Desired) bool {
+		a := done(small())
+		for _, port := range []string{"eth0", "eth1"} {
+			a.Found.Ports[port] = plan.Port{Up: true, Routes: []plan.Route{was}}
+		}
+		return slices.ContainsFunc(plan.Diff(a, want).Steps, func(s plan.Step) bool { put, ok := s.Do.(plan.PutRoute); return ok && put.New == was })
+	}
+	if back(change(func(main, _ *desired.Namespace) { main.Links, main.Addrs = main.Links[1:], main.Addrs[1:] })) {
+		t.Error("it is put back while eth1 is a WAN's")
+	}
+	if !back(desired.Desired{}) {
+		t.Error("it is not put back at all")
+	}
+}
