@@ -164,10 +164,10 @@ func (s *space) swapAddr6(ip netip.Addr, msg []byte) error {
 	if err != nil {
 		return err
 	}
-	if err := request(s.route, unix.RTM_DELADDR, 0, msg); err != nil {
+	if err := s.request(s.route, unix.RTM_DELADDR, 0, msg); err != nil {
 		return err
 	}
-	if err := request(s.route, unix.RTM_NEWADDR, netlink.Create|netlink.Excl, msg); err != nil {
+	if err := s.request(s.route, unix.RTM_NEWADDR, netlink.Create|netlink.Excl, msg); err != nil {
 		return err
 	}
 	for _, r := range routes {
