@@ -338,7 +338,10 @@ func (d *differ) routeBack(r Route, bare bool) {
 	}
 	words := strings.Fields(r.Hops)
 	for i, w := range words {
-		if w == "dev" && i+1 < len(words) && !d.exists(linkKey{"", words[i+1]}) {
+		if w != "dev" || i+1 == len(words) {
+			continue
+		}
+		if port := words[i+1]; !d.exists(linkKey{"", port}) || wantsLink(d.wanted(""), port) {
 			return // it comes with that port
 		}
 	}

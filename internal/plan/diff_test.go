@@ -560,6 +560,12 @@ func TestRouteBySeveralPortsGivenBack(t *testing.T) {
 	if back(change(func(main, _ *desired.Namespace) { main.Links, main.Addrs = main.Links[1:], main.Addrs[1:] })) {
 		t.Error("it is put back while eth1 is a WAN's")
 	}
+	if back(change(func(main, wan *desired.Namespace) {
+		main.Links[0].Name, main.Addrs[0].Link = "eth1", "eth1"
+		wan.Links, wan.Addrs, wan.Routes = wan.Links[:1], wan.Addrs[:1], nil
+	})) {
+		t.Error("it is put back while eth1 is a LAN's")
+	}
 	if !back(desired.Desired{}) {
 		t.Error("it is not put back at all")
 	}
