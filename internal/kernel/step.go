@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -244,7 +245,7 @@ func (k *Kernel) doDeleteLink(a plan.DeleteLink) (effect, error) {
 		if err != nil {
 			return err
 		}
-		if err := far.setLink(a.Link.Peer, plan.LinkAttrs{MAC: a.Lost.Far.MAC}); err != nil {
+		if err := far.setLink(a.Link.Peer, plan.LinkAttrs{MAC: a.Lost.Far.MAC, MTU: a.Lost.Far.MTU}); err != nil {
 			return err
 		}
 		return far.restore(a.Link.Peer, *a.Lost.Far)
@@ -285,7 +286,19 @@ func (s *space) restore(link string, lost plan.Lost) error {
 // putRoutes puts back routes that went by themselves; some may be there.
 func (s *space) putRoutes(routes []plan.Route) error {
 	for _, r := range routes {
-		if err := notThere(s.putRoute(r, false)); err != nil {
+		err := notThere(s.putRoute(r, false))
+		if errors.Is(err, unix.ENETUNREACH) {
+			// It outlived the address that it was made with.
+			r.OnLink = r.Hops == ""
+			if r.Hops != "" {
+				r.Hops = strings.ReplaceAll(strings.ReplaceAll(r.Hops, " onlink", "")+" ", " nexthop ", " onlink nexthop ") + "onlink"
+			}
+			err = notThere(s.putRoute(r, false))
+		}
+		if r.Hops != "" && errors.Is(err, unix.ENODEV) {
+			err = nil // it comes with the last of its ports
+		}
+		if err != nil {
 			return err
 		}
 	}

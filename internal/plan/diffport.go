@@ -121,7 +121,7 @@ func (d *differ) lost(ns, name string) Lost {
 	if l == nil {
 		return Lost{}
 	}
-	out := Lost{Up: l.Up, MAC: l.MAC, Master: l.Master, AddrGen: l.AddrGen}
+	out := Lost{Up: l.Up, MAC: l.MAC, MTU: l.MTU, Master: l.Master, AddrGen: l.AddrGen}
 	for _, key := range slices.Sorted(maps.Keys(h.Sysctls)) {
 		if SysctlLink(key) == name {
 			out.Sysctls = append(out.Sysctls, desired.Sysctl{Key: key, Value: h.Sysctls[key]})

@@ -109,6 +109,7 @@ type Lost struct {
 	Members []string // of a bridge
 	Sysctls []desired.Sysctl
 	MAC     string
+	MTU     int
 	Master  string
 	AddrGen uint8
 	Far     *Lost // what the other end of a cable loses
