@@ -598,6 +598,11 @@ dns {
   # Domain; one or a list. Unsaid: none. Source: rebinding protection, as unbound's private-domain.
   # private_domain = "plex.direct"
 
+  # The questions of the house can be looked at: weir log --dns. The last 1,000 are kept, in memory
+  # alone. BIND is started anew when it is turned on or off.
+  # True or false. Unsaid: false.
+  log = false
+
   # A zone that is served here, or forwarded, by BIND. The house's domain and the LANs' reverse
   # zones are there unsaid; naming them adds to them.
   zone "home.arpa" {
@@ -717,8 +722,6 @@ dns {
     # Name: lan.NAME, lan; one or a list. Unsaid: every LAN.
     # lan = lan.home
   }
-
-  # Later: log.
 }
 
 # The time, by chrony, which weir runs. Without it (Debian: chrony) on the machine weir says so, and

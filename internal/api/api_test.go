@@ -77,6 +77,12 @@ func (f *fake) Down(context.Context) error { _, err := f.ask("down"); return err
 func (f *fake) Refused(_ context.Context, _ bool, each func(Refused) error) error {
 	return each(Refused{Rule: "block tv"})
 }
+func (f *fake) Asked(_ context.Context, follow bool, each func(Asked) error) error {
+	if !follow {
+		return &Error{409, Problem{Title: "they are not kept"}}
+	}
+	return each(Asked{Name: "www.example.com"})
+}
 
 // serve answers for f on a socket and returns a client of it.
 func serve(t *testing.T, f *fake) *Client {
@@ -130,8 +136,14 @@ func TestEachQuestionReachesTheDaemonAndItsAnswerComesBack(t *testing.T) {
 	if err := c.Refused(ctx, false, func(r Refused) error { seen = append(seen, r.Rule); return nil }); err != nil {
 		t.Error(err)
 	}
-	if d := cmp.Diff([]string{"block tv"}, seen); d != "" {
+	if err := c.Asked(ctx, true, func(a Asked) error { seen = append(seen, a.Name); return nil }); err != nil {
+		t.Error(err)
+	}
+	if d := cmp.Diff([]string{"block tv", "www.example.com"}, seen); d != "" {
 		t.Error(d)
+	}
+	if err := c.Asked(ctx, false, func(Asked) error { return nil }); err == nil || err.Error() != "they are not kept" {
+		t.Errorf("names that are not kept: %v", err)
 	}
 	if err := c.Down(ctx); err != nil {
 		t.Error(err)

@@ -104,7 +104,15 @@ func (c *Client) Down(ctx context.Context) error {
 // Refused calls each with what was refused lately, and with follow what is
 // refused from now on, until ctx is done or the daemon ends.
 func (c *Client) Refused(ctx context.Context, follow bool, each func(Refused) error) error {
-	path := "/v1/log"
+	return follows(ctx, c, "/v1/log", follow, each)
+}
+
+// Asked does the same with the names that are asked for.
+func (c *Client) Asked(ctx context.Context, follow bool, each func(Asked) error) error {
+	return follows(ctx, c, "/v1/asked", follow, each)
+}
+
+func follows[T any](ctx context.Context, c *Client, path string, follow bool, each func(T) error) error {
 	if follow {
 		path += "?follow"
 	}

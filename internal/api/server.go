@@ -46,6 +46,8 @@ type Daemon interface {
 	// Refused calls each with what was refused lately, and then, if follow is
 	// set, with what is refused until ctx is done or each returns an error.
 	Refused(ctx context.Context, follow bool, each func(Refused) error) error
+	// Asked does the same with the names that are asked for.
+	Asked(ctx context.Context, follow bool, each func(Asked) error) error
 }
 
 // Error is an error with the HTTP status and the body that tell of it. The
@@ -108,17 +110,23 @@ func Handler(d Daemon) http.Handler {
 		}
 		w.WriteHeader(http.StatusNoContent)
 	})
-	mux.HandleFunc("GET /v1/log", func(w http.ResponseWriter, r *http.Request) {
-		send := stream(w)
-		err := d.Refused(r.Context(), r.URL.Query().Has("follow"), func(p Refused) error { return send(p) })
-		if err != nil && r.Context().Err() == nil {
-			refuse(w, err)
-		}
-	})
+	mux.HandleFunc("GET /v1/log", streamed(d.Refused))
+	mux.HandleFunc("GET /v1/asked", streamed(d.Asked))
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		refuse(w, &Error{http.StatusNotFound, Problem{Title: "there is no " + r.Method + " " + r.URL.Path + " here; this weir speaks /v1/ as docs/api.md has it"}})
 	})
 	return mux
+}
+
+// streamed is the handler of what goes on for as long as there is something to tell.
+func streamed[T any](tell func(context.Context, bool, func(T) error) error) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		send := stream(w)
+		err := tell(r.Context(), r.URL.Query().Has("follow"), func(v T) error { return send(v) })
+		if err != nil && r.Context().Err() == nil {
+			refuse(w, err)
+		}
+	}
 }
 
 // answer is the handler of what only tells.

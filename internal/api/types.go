@@ -337,6 +337,17 @@ type Refused struct {
 	Protocol string    `json:"protocol"`
 }
 
+// Asked is a question for a name: GET /v1/asked streams them, one JSON object a
+// line, where the file has dns { log = true }.
+type Asked struct {
+	At     time.Time `json:"at"`
+	Client string    `json:"client,omitempty"`
+	Name   string    `json:"name,omitempty"`
+	Type   string    `json:"type,omitempty"`
+	Answer string    `json:"answer,omitempty"` // a code, or who blocked it; BIND tells only the latter, in an object of its own
+	Missed int       `json:"missed,omitempty"` // questions that there were too many of; then there is nothing else
+}
+
 // Problem is the body of every answer that is not 2xx.
 type Problem struct {
 	Title       string `json:"title"`

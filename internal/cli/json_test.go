@@ -36,6 +36,7 @@ func TestDocumentedJSON(t *testing.T) {
 		"weir leases":                reflect.TypeFor[[]api.Lease](),
 		"weir why":                   reflect.TypeFor[api.Why](),
 		"weir log":                   reflect.TypeFor[api.Refused](),
+		"weir log --dns":             reflect.TypeFor[api.Asked](),
 		"weir plan, apply, rollback": reflect.TypeFor[plan.Plan](),
 		"weir rehearse":              reflect.TypeFor[rehearse.Report](),
 	} {

@@ -32,7 +32,7 @@ func (c *Config) NeedsBIND() bool {
 }
 
 func dnsOf(n *node) DNS {
-	d := DNS{Engine: one[string](n, "engine"), Upstream: list[Server](n, "upstream"), Validate: one[bool](n, "validate")}
+	d := DNS{Engine: one[string](n, "engine"), Upstream: list[Server](n, "upstream"), Validate: one[bool](n, "validate"), Log: one[bool](n, "log")}
 	d.Client, d.PrivateDomain = list[netip.Prefix](n, "client"), list[string](n, "private_domain")
 	for _, ln := range n.all("block_list") {
 		b := BlockList{

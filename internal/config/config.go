@@ -423,6 +423,7 @@ type Route struct {
 type DNS struct {
 	Engine   string   // "auto", "forward" or "bind"; see Config.BIND
 	Upstream []Server // nil: the line's own, or with BIND from the root on
+	Log      bool     // questions are told
 	Validate bool     // DNSSEC; BIND only
 	Zones    []Zone   // served or forwarded by BIND, beside those that are there unsaid
 	Keys     []Key

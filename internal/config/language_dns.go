@@ -2,7 +2,7 @@ package config
 
 var dnsBlock = &block{
 	name: "dns", once: true, doc: "The resolver for the house.",
-	keys: append([]*key{
+	keys: []*key{
 		{name: "engine", typ: typeWord, words: words("auto", "forward", "bind"), def: `"auto"`,
 			doc: "Who answers. forward is weir itself: local names from here, all others from upstream. bind is BIND 9, run by weir: it also asks from the root on, validates DNSSEC, and has zones of its own that others can update. auto is bind where it is installed (Debian: bind9) and no upstream is tls://, and wherever the file has what only BIND can do: zone, key, alias. Without BIND forward answers; weir says so where the file needs it."},
 		{name: "upstream", typ: typeServer, list: true, kinds: []Kind{KindWAN}, unsaid: "forward: wan; bind: none, from the root on", example: `["9.9.9.9", "2620:fe::fe"]`, source: "RFC 1035; RFC 7858 for tls://",
@@ -13,7 +13,9 @@ var dnsBlock = &block{
 			doc: "Who may ask; whoever else does is refused. The gateway itself always may. Networks of the public internet are not taken, but a LAN's own."},
 		{name: "private_domain", typ: typeDomain, list: true, unsaid: "none", example: `"plex.direct"`, source: "rebinding protection, as unbound's private-domain",
 			doc: "Domains whose names may point into the house. What else the internet says of addresses in here is withheld, so that no web page reaches the house's devices by a name of its own (DNS rebinding): private, loopback, shared (100.64.0.0/10) and the LANs' addresses, and IPv6 ones that hold such. Zones that are forwarded are believed unsaid."},
-	}, laterKeys("log")...),
+		{name: "log", typ: typeFlag, def: `false`,
+			doc: "The questions of the house can be looked at: weir log --dns. The last 1,000 are kept, in memory alone. BIND is started anew when it is turned on or off."},
+	},
 	blocks: []*block{
 		zoneBlock,
 		{

@@ -1,7 +1,6 @@
 package dns
 
 import (
-	"fmt"
 	"log/slog"
 	"net/netip"
 	"os"
@@ -113,6 +112,9 @@ func (ls lists) blocking(client netip.Addr, of ...string) (list string, yes bool
 // whoever takes it off a list wants to see that.
 const blockedTTL = 60
 
+// listEDE is what an extended error says before a list's name.
+const listEDE = "block_list "
+
 // blocked is the answer for a name that a list blocks.
 func blocked(name, list string) outcome {
 	m := code(dns.RcodeNameError)
@@ -120,7 +122,7 @@ func blocked(name, list string) outcome {
 		Hdr: header(name, dns.TypeSOA, blockedTTL), Ns: "localhost.", Mbox: "nobody.invalid.",
 		Serial: 1, Refresh: 3600, Retry: 1200, Expire: 604800, Minttl: blockedTTL,
 	}}
-	return outcome{msg: m, ede: &dns.EDNS0_EDE{InfoCode: dns.ExtendedErrorCodeBlocked, ExtraText: fmt.Sprintf("block_list %s", list)}}
+	return outcome{msg: m, ede: &dns.EDNS0_EDE{InfoCode: dns.ExtendedErrorCodeBlocked, ExtraText: listEDE + list}}
 }
 
 // aliases are the names that an answer leads to: a blocked name is blocked behind

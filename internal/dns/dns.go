@@ -43,6 +43,9 @@ type Config struct {
 	// Lists are names that are not resolved.
 	Lists []List
 
+	// Log has the questions told (Report.Asked).
+	Log bool
+
 	// Upstreams are asked for what the house does not know, the first one first.
 	Upstreams []Upstream
 
@@ -127,6 +130,8 @@ type Report struct {
 	Rebinding uint64 // answers that pointed into the house
 	Blocked   uint64 // by lists
 	Upstreams []UpstreamReport
+
+	Asked []Asked // not empty: this alone is told
 }
 
 // UpstreamReport is how an upstream does.

@@ -33,6 +33,7 @@ type service struct {
 	conns   quota // TCP connections
 
 	complaints complaints
+	asked      *Recorder
 }
 
 func newService(ctx context.Context, log *slog.Logger) *service {
@@ -41,6 +42,7 @@ func newService(ctx context.Context, log *slog.Logger) *service {
 		fwd:     newForwarder(ctx, log),
 		waiting: quota{max: maxWaiting, each: maxWaitingClient},
 		conns:   quota{max: maxConns, each: maxConnsClient},
+		asked:   NewRecorder(func([]Asked) {}),
 	}
 	s.fwd.pointsInside = s.pointsInside
 	s.zone.Store(NewZone(Config{Gateway: "gw", Domain: "home.arpa"}, 1))
@@ -54,6 +56,7 @@ func (s *service) configure(c Config, now time.Time) {
 	s.zone.Store(NewZone(c, uint32(now.Unix())))
 	s.from.Store(&c.Clients)
 	s.takeLists(c.Lists)
+	s.asked.Record(c.Log)
 	s.fwd.use(c.Upstreams, c.Via)
 }
 
@@ -163,6 +166,12 @@ func answerCode(rcode int) outcome { return outcome{msg: code(rcode)} }
 func (s *service) answer(r request, out outcome) []byte {
 	m := out.msg
 	opt := r.IsEdns0()
+	if len(r.Question) == 1 {
+		s.asked.Add(Asked{
+			At: time.Now(), Client: r.client.Unmap().WithZone(""), Name: r.Question[0].Name,
+			Type: dns.TypeToString[r.Question[0].Qtype], Answer: out.said(),
+		})
+	}
 	do := opt != nil && opt.Do()
 	ad := m.AuthenticatedData && (r.AuthenticatedData || do) // RFC 6840, 5.8
 	aa := m.Authoritative && !m.Response                     // ours; an upstream's is not passed on

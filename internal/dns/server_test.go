@@ -234,7 +234,7 @@ func FuzzServe(f *testing.F) {
 	f.Add([]byte("\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\xc0\x0c\x00\x01\x00\x01")) // a name that points at itself
 	f.Add([]byte("\x12\x34\x01\x00\xff\xff\xff\xff\xff\xff\xff\xff"))
 	f.Fuzz(func(t *testing.T, wire []byte) {
-		s := &service{log: slog.New(slog.DiscardHandler), fwd: newForwarder(context.Background(), slog.New(slog.DiscardHandler)), waiting: quota{max: 1, each: 1}}
+		s := &service{asked: NewRecorder(func([]Asked) {}), log: slog.New(slog.DiscardHandler), fwd: newForwarder(context.Background(), slog.New(slog.DiscardHandler)), waiting: quota{max: 1, each: 1}}
 		z := NewZone(house(), 1)
 		s.zone.Store(z)
 		s.lists.Store(new(lists))
@@ -279,7 +279,7 @@ func FuzzUpstream(f *testing.F) {
 		c := newCache(1 << 20)
 		k := a("x.test.")
 		c.put(time.Unix(0, 0), k, m, nil)
-		s := &service{log: slog.New(slog.DiscardHandler)}
+		s := &service{asked: NewRecorder(func([]Asked) {}), log: slog.New(slog.DiscardHandler)}
 		m.Response = true
 		reply := s.answer(request{Msg: query("x.test.", dns.TypeA), size: 512}, outcome{msg: m})
 		r := new(dns.Msg)

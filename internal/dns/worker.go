@@ -21,6 +21,7 @@ func run(ctx context.Context, c *worker.Conn, log *slog.Logger) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	s := newService(ctx, log)
+	s.asked = NewRecorder(func(b []Asked) { _ = c.Send(Report{Asked: b}) }) // a failure ends the connection, and with it the worker
 	x := &exchanger{sessions: newSessions(nil)}
 	s.fwd.exchange = x.exchange
 	l := listeners{service: s, fail: cancel, open: map[Socket]closer{}}

@@ -16,11 +16,13 @@ import (
 	"weir/internal/config"
 	"weir/internal/desired"
 	"weir/internal/dhcpd"
+	"weir/internal/dns"
 	"weir/internal/failover"
 	"weir/internal/history"
 	"weir/internal/kernel"
 	"weir/internal/refused"
 	"weir/internal/state"
+	"weir/internal/tail"
 )
 
 // The pace of the loop.
@@ -78,10 +80,11 @@ type daemon struct {
 	changing  bool         // from one of them to the other
 	engine    engine       // which one it is to be
 	time      *timeKeeper
-	lists     *listKeeper              // of names that are not resolved; nil: the file has none
-	reader    *service                 // of what the firewall refuses
-	refused   *refused.Log             // safe for any goroutine
-	leases    map[leaseKey]state.Lease // the LANs' clients', the ended ones too
+	lists     *listKeeper               // of names that are not resolved; nil: the file has none
+	reader    *service                  // of what the firewall refuses
+	refused   *tail.Log[refused.Packet] // safe for any goroutine
+	questions *tail.Log[dns.Asked]      // likewise
+	leases    map[leaseKey]state.Lease  // the LANs' clients', the ended ones too
 	lanStatus []dhcpd.Status
 	nextEnd   time.Time // when the next of leases ends; zero: none does
 
@@ -111,7 +114,7 @@ func newDaemon(o Options) *daemon {
 		dhcp4:   map[string]*dhcp4Client{},
 		dhcp6:   map[string]*dhcp6Client{},
 		advised: map[string][]state.Told{},
-		refused: refused.NewLog(refusedKept),
+		refused: tail.New[refused.Packet](refusedKept), questions: tail.New[dns.Asked](askedKept),
 		flows:   map[string]api.Flows{},
 		left:    make(chan kernel.FlowsEnded, 64),
 		posts:   make(chan func(), 64),

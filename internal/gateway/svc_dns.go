@@ -20,7 +20,7 @@ import (
 // ends of the cables, under which the lines' own servers are asked.
 func dnsConfig(c *config.Config, w world, far map[string][]netip.Addr, leased []dns.Name) dns.Config {
 	st := w.state(c)
-	out := dns.Config{Gateway: c.Gateway.Name, Domain: c.Gateway.Domain, Leases: leased, Via: "IPv4 " + w.use4 + ", IPv6 " + w.use6}
+	out := dns.Config{Gateway: c.Gateway.Name, Domain: c.Gateway.Domain, Leases: leased, Via: "IPv4 " + w.use4 + ", IPv6 " + w.use6, Log: c.DNS.Log}
 	for _, l := range c.LANs {
 		addrs := lanAddresses(c, l, st)
 		out.LANs = append(out.LANs, dns.LAN{Name: l.Name, Addrs: addrs})
@@ -144,7 +144,7 @@ func (d *daemon) syncDNS(ctx context.Context) {
 		s.wake()
 		return
 	}
-	s.service = d.serve(ctx, duty{kind: dns.Worker, prepare: s.prepare, take: report(func(r dns.Report) {
+	s.service = d.serve(ctx, duty{kind: dns.Worker, prepare: s.prepare, take: answers(d.questions, func(r dns.Report) []dns.Asked { return r.Asked }, func(r dns.Report) {
 		d.news = d.news || !slices.Equal(failing(s.state), failing(r))
 		s.state = r
 	})})

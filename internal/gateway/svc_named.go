@@ -19,6 +19,7 @@ import (
 	"weir/internal/api"
 	"weir/internal/config"
 	"weir/internal/desired"
+	"weir/internal/dns"
 	"weir/internal/named"
 	"weir/internal/state"
 )
@@ -26,7 +27,7 @@ import (
 // namedConfig is what BIND is told. cables has the addresses of their ends.
 func namedConfig(c *config.Config, w world, cables desired.Desired, leases []state.Lease) named.Config {
 	st := w.state(c)
-	out := named.Config{Gateway: c.Gateway.Name, Domain: c.Gateway.Domain, Unchecked: !c.DNS.Validate}
+	out := named.Config{Gateway: c.Gateway.Name, Domain: c.Gateway.Domain, Unchecked: !c.DNS.Validate, Log: c.DNS.Log}
 	for _, l := range c.LANs {
 		out.LANs = append(out.LANs, named.LAN{Name: l.Name, Addrs: lanAddresses(c, l, st), Domains: l.Domain})
 		for _, h := range l.Hosts {
@@ -241,7 +242,7 @@ func (d *daemon) syncNamed(ctx context.Context, want named.Config, notes []strin
 	}
 	s.service = d.serve(ctx, duty{
 		kind: named.Worker, prepare: s.prepare,
-		take: report(func(r named.Report) { s.take(r) }),
+		take: answers(d.questions, func(r named.Report) []dns.Asked { return r.Asked }, func(r named.Report) { s.take(r) }),
 		started: func() {
 			s.take(named.Report{})
 			d.startedNamed(ctx, s)

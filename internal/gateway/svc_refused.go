@@ -9,6 +9,7 @@ import (
 	"weir/internal/api"
 	"weir/internal/refused"
 	"weir/internal/ruleset"
+	"weir/internal/tail"
 	"weir/internal/worker"
 )
 
@@ -40,7 +41,7 @@ func (d *daemon) syncRefused(ctx context.Context) {
 			if err := m.Decode(&r); err != nil {
 				return nil, err
 			}
-			d.refused.Add(r) // no business of the loop's
+			d.refused.Add(r.Packets, r.Lost) // no business of the loop's
 			return nil, nil
 		},
 	})
@@ -52,32 +53,29 @@ func (d *daemon) Refused(ctx context.Context, follow bool, each func(api.Refused
 	if err != nil {
 		return err
 	}
-	if !follow {
-		last, _ := d.refused.Last()
-		for _, p := range last {
-			if err := each(refusedOf(p, names)); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	last, next, end := d.refused.Follow()
+	return tellTail(ctx, d.refused, follow, func(p refused.Packet) error { return each(refusedOf(p, names)) })
+}
+
+// tellTail calls each with what is kept and, with follow, with what comes.
+func tellTail[T any](ctx context.Context, l *tail.Log[T], follow bool, each func(T) error) error {
+	last, next, end := l.Follow()
 	defer end()
-	for _, p := range last {
-		if err := each(refusedOf(p, names)); err != nil {
+	for _, v := range last {
+		if err := each(v); err != nil {
 			return err
 		}
 	}
-	for {
+	for follow {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case p := <-next:
-			if err := each(refusedOf(p, names)); err != nil {
+		case v := <-next:
+			if err := each(v); err != nil {
 				return err
 			}
 		}
 	}
+	return nil
 }
 
 // refusedOf is p as the API tells it; names are main's links by index.

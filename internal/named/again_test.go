@@ -33,7 +33,7 @@ func TestReloadAgain(t *testing.T) {
 	}
 	c := Config{Program: Program{Path: prog, Check: "/bin/true"}, Dir: filepath.Join(dir, "state"), Gateway: "gw", Domain: "local"}
 	ctx := t.Context()
-	s, err := open(ctx, c, slog.New(slog.DiscardHandler))
+	s, err := open(ctx, c, silent, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -37,7 +37,7 @@ func Conf(c Config) (string, error) {
 	w.line("// weir makes this file, and makes it again whenever something changes.")
 	w.line("include %q;", filepath.Join(c.Dir, keysFile))
 	w.line("controls { };")
-	w.logging()
+	w.logging(c.Log)
 	w.line("acl house { %s};", terms(clients(c)))
 	if err := w.options(c); err != nil {
 		return "", err
@@ -83,7 +83,7 @@ func (w *conf) close() {
 
 // logging has named tell what somebody wants to know, and how a reload went; not
 // each name that could not be resolved.
-func (w *conf) logging() {
+func (w *conf) logging(questions bool) {
 	w.open("logging")
 	for _, severity := range []string{"info", "notice"} {
 		w.line("channel %s { stderr; severity %s; print-category yes; print-severity yes; };", severity, severity)
@@ -92,6 +92,9 @@ func (w *conf) logging() {
 	w.line("category config { notice; };")
 	w.line("category default { notice; };")
 	w.line("category rpz { info; };")
+	if questions {
+		w.line("category queries { info; };") // which turns it on, at the start of named alone
+	}
 	for _, c := range []string{"lame-servers", "query-errors", "edns-disabled", "unmatched", "rpz-passthru"} {
 		w.line("category %s { null; };", c)
 	}
@@ -140,7 +143,7 @@ func (w *conf) options(c Config) error {
 		w.line("forward only; forwarders { %s};", servers(c.Upstreams))
 	}
 	if vs := views(c); len(vs) == 1 {
-		w.policy(vs[0])
+		w.policy(vs[0], c.Log)
 	}
 	unsigned := []string{}
 	for _, z := range c.Zones {

@@ -21,6 +21,8 @@ package named
 
 import (
 	"net/netip"
+
+	weirdns "weir/internal/dns"
 )
 
 // Config is all that the worker needs to know. It is sent whole at the start and
@@ -50,6 +52,8 @@ type Config struct {
 
 	Private []string // domains that may point into the house; no trailing dot
 	Lists   []List   // names that are not resolved
+
+	Log bool // the questions are told (Report.Asked)
 }
 
 // List is names that are not resolved: a response policy zone.
@@ -143,4 +147,6 @@ type Report struct {
 	PID   int      // of named
 	Notes []string // names that could not be given
 	Err   string   // what of the last configuration could not be put in force; "": all is
+
+	Asked []weirdns.Asked // not empty: this alone is told
 }

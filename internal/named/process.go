@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	weirdns "weir/internal/dns"
 	"weir/internal/foreign"
 )
 
@@ -31,12 +32,13 @@ const (
 // process is a running named.
 type process struct {
 	*foreign.Process
-	says chan string // what it says of its state
+	says  chan string // what it says of its state
+	asked *weirdns.Recorder
 }
 
 // start starts named.
-func start(c Config, log *slog.Logger) (*process, error) {
-	p := &process{says: make(chan string, 64)}
+func start(c Config, asked *weirdns.Recorder, log *slog.Logger) (*process, error) {
+	p := &process{says: make(chan string, 64), asked: asked}
 	var err error
 	p.Process, err = foreign.Start(foreign.Command{
 		Path: c.Program.Path,
@@ -75,6 +77,12 @@ func (p *process) listen(from io.Reader, log *slog.Logger) (last string) {
 			select {
 			case p.says <- text:
 			default: // nobody waits for anything
+			}
+		}
+		if category == "queries" || category == "rpz" {
+			if a, ok := question(text); ok {
+				p.asked.Add(a)
+				continue
 			}
 		}
 		if category == "rpz" && rewrites.told(log, text) {

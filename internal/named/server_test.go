@@ -17,9 +17,13 @@ import (
 	"github.com/miekg/dns"
 	"github.com/vishvananda/netlink"
 
+	weirdns "weir/internal/dns"
 	"weir/internal/netns/netnstest"
 	"weir/internal/worker"
 )
+
+// silent is told of no question.
+var silent = weirdns.NewRecorder(func([]weirdns.Asked) {})
 
 // trial is a named under the worker's hands, in a namespace of its own.
 type trial struct {
@@ -221,7 +225,7 @@ func TestCannotStart(t *testing.T) {
 			if err := os.Chmod("/run", 0o700); err != nil {
 				tr.Fatal(err)
 			}
-			if _, err := open(tr.Context(), tr.c, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "chmod o+x /run") {
+			if _, err := open(tr.Context(), tr.c, silent, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "chmod o+x /run") {
 				tr.Errorf("a way that is shut: %v", err)
 			}
 			if err := os.Chmod("/run", 0o755); err != nil {
@@ -234,7 +238,7 @@ func TestCannotStart(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(tr.c.Dir, confFile), []byte("options { nonsense; };\n"), 0o644); err != nil {
 			tr.Fatal(err)
 		}
-		p, err := start(tr.c, slog.New(slog.DiscardHandler))
+		p, err := start(tr.c, silent, slog.New(slog.DiscardHandler))
 		if err != nil {
 			tr.Fatal(err)
 		}

@@ -70,7 +70,7 @@ func (w *conf) view(c Config, v view, first bool, zones []*zone) {
 		if !first {
 			w.line("attach-cache \"house\";")
 		}
-		w.policy(v)
+		w.policy(v, c.Log)
 	}
 	for _, z := range zones {
 		if first {
@@ -111,10 +111,10 @@ func (w *conf) same(name string) { w.line("zone %q { in-view \"house\"; };", spo
 
 // policy puts policy zones in force: also where an answer is signed and the client
 // would see that it was changed. What a name decides is not looked up first.
-func (w *conf) policy(v view) {
+func (w *conf) policy(v view, log bool) {
 	order := fmt.Sprintf("zone %q; ", spoken(houseZone))
 	for _, l := range v.lists {
-		order += fmt.Sprintf("zone %q log no; ", l.Name+spoken(listZone))
+		order += fmt.Sprintf("zone %q %s", l.Name+spoken(listZone), map[bool]string{false: "log no; ", true: "; "}[log])
 	}
 	w.line("response-policy { %szone %q; zone %q; } break-dnssec yes qname-wait-recurse no min-update-interval 0;", order, spoken(privateZone), spoken(rebindZone))
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/miekg/dns"
 
+	weirdns "weir/internal/dns"
 	"weir/internal/durable"
 	"weir/internal/worker"
 )
@@ -42,6 +43,7 @@ func serve(ctx context.Context, orders <-chan worker.Order[Config], report func(
 	defer again.Stop()
 	var c Config
 	var gone chan struct{}
+	asked := weirdns.NewRecorder(func(b []weirdns.Asked) { report(Report{Asked: b}) })
 	for {
 		select {
 		case <-ctx.Done():
@@ -53,9 +55,15 @@ func serve(ctx context.Context, orders <-chan worker.Order[Config], report func(
 			c = o.Value
 		case <-again.C:
 		}
+		if s != nil && s.tells != c.Log {
+			// named takes that in at its start alone.
+			s.End()
+			s = nil
+		}
+		asked.Record(c.Log)
 		if s == nil {
 			var err error
-			if s, err = open(ctx, c, log); err != nil {
+			if s, err = open(ctx, c, asked, log); err != nil {
 				return err
 			}
 			gone = s.Exited
@@ -78,6 +86,7 @@ func serve(ctx context.Context, orders <-chan worker.Order[Config], report func(
 type server struct {
 	*process
 	log    *slog.Logger
+	tells  bool // of questions
 	client client
 	zones  []*zone
 	told   told
@@ -89,7 +98,7 @@ type server struct {
 
 // open starts named on a configuration and waits until it answers. It answers by
 // the zones as they were; take brings them up to date.
-func open(ctx context.Context, c Config, log *slog.Logger) (*server, error) {
+func open(ctx context.Context, c Config, asked *weirdns.Recorder, log *slog.Logger) (*server, error) {
 	w, err := write(c, time.Now())
 	if err != nil {
 		return nil, err
@@ -101,7 +110,7 @@ func open(ctx context.Context, c Config, log *slog.Logger) (*server, error) {
 		// It may be a zone that a power cut damaged: each is looked at once named runs.
 		log.Warn("named is started nevertheless", "err", err)
 	}
-	p, err := start(c, log)
+	p, err := start(c, asked, log)
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +118,7 @@ func open(ctx context.Context, c Config, log *slog.Logger) (*server, error) {
 		p.End()
 		return nil, err
 	}
-	s := &server{process: p, log: log, zones: w.zones, synced: map[string]bool{}}
+	s := &server{process: p, log: log, tells: c.Log, zones: w.zones, synced: map[string]bool{}}
 	s.leases = leases{names: map[string]held{}, reverse: map[string]string{}}
 	s.client = client{addr: "127.0.0.1:53", key: w.keys[ownKey]}
 	if s.told, err = readTold(c.Dir); err != nil {
