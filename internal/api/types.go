@@ -30,7 +30,8 @@ type Status struct {
 	BlockLists []BlockList `json:"block_lists,omitempty"` // in file order
 
 	Services []Service `json:"services"`
-	Notes    []string  `json:"notes,omitempty"` // what is worth knowing and stops nothing
+	Unstored string    `json:"unstored,omitempty"` // why what changes can't be stored at the moment; left out: it can
+	Notes    []string  `json:"notes,omitempty"`    // what is worth knowing and stops nothing
 }
 
 // File says which file is in force and since when.

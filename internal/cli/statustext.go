@@ -20,6 +20,9 @@ func printStatus(w io.Writer, s api.Status, now time.Time) error {
 	if s.Turn.Error != "" {
 		fmt.Fprintf(&b, "\nThe kernel is not as the file wants it, tried again %s:\n  %s\n", in(now, s.Turn.Retry), strings.ReplaceAll(s.Turn.Error, "\n", "\n  "))
 	}
+	if s.Unstored != "" {
+		fmt.Fprintf(&b, "\nNot all can be stored: the house goes on, but what changes would not survive a power cut. Tried again all the time:\n  %s\n", strings.ReplaceAll(s.Unstored, "\n", "\n  "))
+	}
 	b.WriteByte('\n')
 	printUse(&b, s.IPv4, s.IPv6)
 	if c := s.Choice; c != nil {

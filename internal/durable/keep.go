@@ -47,16 +47,16 @@ func Kept(path string, v any) error {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
 	case errors.Is(err, unix.EIO):
-		return fmt.Errorf("read %s: %w: %w", path, ErrDamaged, err)
+		return fmt.Errorf("%s: %w: %w", path, ErrDamaged, err)
 	case err != nil:
-		return fmt.Errorf("read %s: %w", path, err)
+		return fmt.Errorf("read what is stored: %w", err)
 	}
 	line, rest, _ := bytes.Cut(b, []byte{'\n'})
 	if sum := sha256.Sum256(rest); string(line) != hex.EncodeToString(sum[:]) {
-		return fmt.Errorf("read %s: %w: its checksum is another", path, ErrDamaged)
+		return fmt.Errorf("%s: %w: its checksum is another", path, ErrDamaged)
 	}
 	if err := json.Unmarshal(rest, v); err != nil {
-		return fmt.Errorf("read %s: %w: %w", path, ErrDamaged, err)
+		return fmt.Errorf("%s: %w: %w", path, ErrDamaged, err)
 	}
 	return nil
 }

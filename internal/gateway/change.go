@@ -110,8 +110,7 @@ func (d *daemon) Confirm(ctx context.Context, who string) (api.File, error) {
 		}
 		trial := d.book
 		if err := d.keepBook(d.book.Confirmed()); err != nil {
-			d.book = trial // a power cut would undo it all the same
-			d.armTrial()
+			_ = d.keepBook(trial) // a power cut would undo it all the same
 			return api.File{}, fmt.Errorf("it is not confirmed, as that can't be stored: %w", err)
 		}
 		d.news = true

@@ -28,17 +28,6 @@ func (d *daemon) inForce() history.Entry {
 	return e
 }
 
-// keepBook has next known and stored.
-func (d *daemon) keepBook(next history.Book) error {
-	d.book = next
-	d.armTrial()
-	err := d.folder().Save(d.saved, next, func(f state.Force) error { return d.store.Put(state.KeepForce(f)) })
-	if err == nil {
-		d.saved = next
-	}
-	return err
-}
-
 // chooseFile puts the right file in force for a start: see history.Book.Start.
 func (d *daemon) chooseFile(k state.Force, clock state.Clock) error {
 	book, damage := d.folder().Load(k)

@@ -201,9 +201,8 @@ func wrongFile(mistakes string) error {
 	return &api.Error{Status: http.StatusUnprocessableEntity, Problem: api.Problem{Title: "the file is wrong", Diagnostics: mistakes}}
 }
 
-// unkept tells of what a start can't store. A full disk, or one that has become
-// read-only, must not cost the house its network at a reboot.
+// unkept logs what is not stored. Where that is for want of room it is tried again,
+// and the status says so: see unstored.
 func (d *daemon) unkept(what string, err error) {
-	d.log.Error("the state directory can't be written: what is not stored would not survive a restart", "what", what, "err", err)
-	d.notes = append(d.notes, what+" is not stored, and would not survive a restart: "+err.Error())
+	d.log.Error("something is not stored, and would not survive a restart", "what", what, "err", err)
 }

@@ -48,7 +48,8 @@ type daemon struct {
 	cfg       *config.Config
 	book      history.Book // the last entry is cfg
 	saved     history.Book // as it is on disk
-	trialEnds time.Time    // when it must be confirmed; zero: it is there to stay
+	unstored  unstored
+	trialEnds time.Time // when it must be confirmed; zero: it is there to stay
 	world     world
 	notes     []string // of the start
 	seen      []string // notes of the last turn's plan
@@ -178,6 +179,8 @@ func (d *daemon) wantTurn(within time.Duration) {
 
 // loop runs until ctx ends or the gateway is taken down.
 func (d *daemon) loop(ctx context.Context) error {
+	d.watchStore(ctx)
+	d.storeAll()
 	events, err := d.k.Watch(ctx)
 	if err != nil {
 		return err
@@ -201,7 +204,7 @@ func (d *daemon) loop(ctx context.Context) error {
 	d.wantTurn(0)
 	d.log.Info("weir starts", "version", d.o.Version, "gateway", d.cfg.Gateway.Name, "file", d.inForce().From)
 	for !d.ended {
-		if err := wake.Set(earlier(earlier(earlier(d.dirty, d.nextTick), earlier(d.nextEnd, earlier(d.trialEnds, d.world.nextWait()))), poll)); err != nil {
+		if err := wake.Set(earlier(earlier(earlier(d.dirty, d.nextTick), earlier(d.nextEnd, earlier(earlier(d.trialEnds, d.unstored.again), d.world.nextWait()))), poll)); err != nil {
 			return err
 		}
 		select {
@@ -235,6 +238,9 @@ func (d *daemon) loop(ctx context.Context) error {
 		if !d.nextEnd.IsZero() && !d.nextEnd.After(time.Now()) {
 			d.syncDNS(ctx)
 		}
+		if again := d.unstored.again; !again.IsZero() && !again.After(time.Now()) {
+			d.storeAll()
+		}
 		if now := time.Now(); !d.trialEnds.IsZero() && !d.trialEnds.After(now) {
 			d.endTrial(now)
 		}
@@ -245,6 +251,7 @@ func (d *daemon) loop(ctx context.Context) error {
 				return err
 			}
 			d.sync(ctx)
+			d.storeAll() // how the machine was found
 			d.news = true
 		}
 		d.sendProbes()
@@ -304,8 +311,8 @@ func (d *daemon) settleHouse() error {
 func (d *daemon) storeItems() {
 	defer close(d.stored)
 	for items := range d.items {
-		if err := d.store.Put(items...); err != nil {
-			d.log.Error("the state is not stored at the moment, and would not survive a power cut", "err", err)
+		if err := d.store.Put(items...); err != nil && !errors.Is(err, state.ErrHeld) { // that it is held, storeAll tells
+			d.log.Error("the state is not stored, and would not survive a power cut", "err", err)
 		}
 	}
 }

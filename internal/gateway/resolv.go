@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"weir/internal/durable"
 )
@@ -113,7 +114,8 @@ func (r resolver) write(text string) error {
 }
 
 // takeNames makes weir's resolver the machine's own, once it answers. Where that
-// can't be done the machine keeps the names it has, which is said and stops nothing.
+// can't be done the machine keeps the names it has, which is said, stops nothing,
+// and is tried again.
 func (d *daemon) takeNames() {
 	if d.asked || !d.ready || !d.answers() {
 		return
@@ -124,12 +126,19 @@ func (d *daemon) takeNames() {
 		return
 	}
 	err := resolver{path: resolvConf}.take(resolvText(netip.MustParseAddr("127.0.0.1"), d.cfg.Gateway.Domain), func(f found) error {
-		return durable.Machine.Keep(filepath.Join(d.o.StateDir, resolvFile), f)
+		path := filepath.Join(d.o.StateDir, resolvFile)
+		var stored *found
+		if durable.Kept(path, &stored) == nil && stored != nil && *stored == f {
+			return nil // the last time it was tried
+		}
+		return durable.Machine.Keep(path, f)
 	})
-	if err != nil {
-		d.log.Warn("the machine does not ask weir for names", "err", err)
-		d.notes = append(d.notes, "the machine itself does not ask weir for names: "+err.Error())
+	if (err == nil) != (d.unstored.names == nil) {
+		d.log.Warn("the machine's own names", "by_weir", err == nil, "err", err)
 		d.news = true
+	}
+	if d.unstored.names = err; err != nil {
+		d.unstored.again = time.Now().Add(storeAgain)
 	}
 }
 

@@ -37,6 +37,12 @@ func (d *daemon) Status(ctx context.Context) (api.Status, error) {
 			s.Services = append(s.Services, v.status())
 		}
 		s.Notes = slices.Concat(d.notes, d.seen, s.Notes)
+		if err := d.unstored.err; err != nil {
+			s.Unstored = err.Error()
+		}
+		if err := d.unstored.names; err != nil {
+			s.Notes = append(s.Notes, "the machine itself does not ask weir for names: "+err.Error())
+		}
 		return s, nil
 	})
 }

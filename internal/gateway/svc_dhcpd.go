@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/insomniacslk/dhcp/rfc1035label"
-	"weir/internal/api"
 
+	"weir/internal/api"
 	"weir/internal/config"
 	"weir/internal/dhcpd"
 	"weir/internal/dns"
@@ -207,7 +207,9 @@ func (d *daemon) storeLeases(leases []state.Lease, then func(why string)) {
 		why := ""
 		if err := stored(); err != nil {
 			why = err.Error()
-			d.log.Error("leases are not stored at the moment, and would not survive a power cut", "err", err)
+			if !errors.Is(err, state.ErrHeld) { // that they are held, storeAll tells
+				d.log.Error("leases are not stored, and would not survive a power cut", "err", err)
+			}
 		}
 		then(why)
 	}()

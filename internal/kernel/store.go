@@ -57,7 +57,7 @@ const (
 func (k *Kernel) loadFound() error {
 	var f foundFile
 	if err := kept(k.opt.StateDir, foundName, &f); err != nil {
-		err = fmt.Errorf("how the machine was found: %w", err)
+		err = fmt.Errorf("read how the machine was found: %w", err)
 		if errors.Is(err, fs.ErrPermission) {
 			return err
 		}
@@ -135,6 +135,17 @@ func (k *Kernel) storeFound(next plan.Found) {
 		k.log.Error("how the machine was found is not stored: a later weir down could not put all of it back", "err", err)
 	}
 	k.found, k.foundUnkept = next, true
+}
+
+// StoreFound stores how the machine was found, if that could not be done yet. The
+// error is why it still can't.
+func (k *Kernel) StoreFound() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !k.foundUnkept {
+		return nil
+	}
+	return k.saveFound(k.found)
 }
 
 // setAside keeps what can't be read for a person to look at.

@@ -1,13 +1,18 @@
 package state
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"weir/internal/durable"
 	"weir/internal/durable/durabletest"
@@ -177,5 +182,45 @@ func TestPowerCutNoticesMistakes(t *testing.T) {
 			continue
 		}
 		t.Logf("a layer that %s: %s", name, wrong[0])
+	}
+}
+
+// TestDamagedLogOnAFullDisk: what can't be read is kept aside before the log is
+// rewritten, and if there is no room for it now, then once there is.
+func TestDamagedLogOnAFullDisk(t *testing.T) {
+	t.Parallel() // it waits for the store to try again
+	log, _, ends := damageTrial(t, 9)
+	log[ends[3]+20] ^= 1
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, logName), log, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	rec, err := durabletest.Record(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rec.Fail(unix.ENOSPC)
+	s, err := OpenOn(rec.Disk(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	well := make(chan error, 10)
+	s.Watch(func(err error) { well <- err })
+	if err := <-well; !errors.Is(err, unix.ENOSPC) {
+		t.Errorf("told %v", err)
+	}
+	if now, err := os.ReadFile(filepath.Join(dir, logName)); !bytes.Equal(now, log) || err != nil {
+		t.Error("the damaged log is gone, and kept nowhere")
+	}
+	rec.Fail(nil)
+	if err := <-well; err != nil {
+		t.Errorf("with room again: %v", err)
+	}
+	if aside, err := os.ReadFile(filepath.Join(dir, damagedName)); !bytes.Equal(aside, log) || err != nil {
+		t.Errorf("kept aside: %d bytes of %d, %v", len(aside), len(log), err)
+	}
+	if _, said, err := Read(dir); said != nil || err != nil {
+		t.Errorf("the log now: %q, %v", said, err)
 	}
 }

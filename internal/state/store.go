@@ -33,9 +33,9 @@ const retryEvery = 5 * time.Second
 // Store keeps on disk what of the state must survive a power cut: see Kept. It
 // is a log (see record.go) that is appended to and now and then rewritten.
 //
-// What Put has returned nil for is on disk, but for this: a store that can't be
-// written to (the disk is full) says so once, goes on in memory, and writes all
-// of it as soon as it can. A house should not go without leases for that.
+// What Put has returned nil for is on disk. A store that can't be written to (the
+// disk is full) goes on in memory, and writes all of it as soon as it can: it tries
+// again by itself. A house should not go without leases for that.
 //
 // Its methods may be called from any goroutine. Concurrent Puts share one
 // fdatasync.
@@ -54,15 +54,17 @@ type Store struct {
 	puts   []put // not yet seen by the writer, in order
 	closed bool
 	values map[string]json.RawMessage
-	err    error // why it can't be written to at the moment
+	err    error       // why it can't be written to at the moment
+	tell   func(error) // see Watch; nil: nobody watches
 
 	// The writer's own.
-	told    bool         // err was returned to somebody
-	log     durable.File // nil: has to be rewritten before anything is appended
-	end     int64        // of the log: what is known to be on disk
-	next    uint64       // count of the next record
-	records int          // in the log
-	slack   int          // see slack
+	log     durable.File  // nil: has to be rewritten before anything is appended
+	end     int64         // of the log: what is known to be on disk
+	next    uint64        // count of the next record
+	records int           // in the log
+	slack   int           // see slack
+	aside   []byte        // of a damaged log: to be kept before it is rewritten
+	again   time.Duration // see retryEvery
 	retry   time.Time
 }
 
@@ -85,7 +87,7 @@ func OpenOn(disk durable.Disk, dir string) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{dir: dir, disk: disk, dirFD: d, slack: slack, wake: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{})}
+	s := &Store{dir: dir, disk: disk, dirFD: d, slack: slack, again: retryEvery, wake: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{})}
 	s.close = sync.OnceFunc(func() { close(s.quit) })
 	if err := s.load(); err != nil {
 		d.Close()
@@ -181,19 +183,14 @@ func (s *Store) load() error {
 	_, unknown := kept(c.values)
 	s.damage = append(said(c), unknown...)
 	if c.damaged > 0 || c.missing > 0 {
-		aside := filepath.Join(s.dir, damagedName)
-		if err := s.disk.Put(aside, b, durable.Private); err != nil {
-			s.damage = append(s.damage, fmt.Sprintf("the damaged log could not be kept aside: %v", err))
-		} else {
-			s.damage = append(s.damage, "the damaged log is kept as "+aside)
-		}
+		s.aside = b
+		s.damage = append(s.damage, "the damaged log is kept as "+filepath.Join(s.dir, damagedName))
 	}
 	if len(b) == 0 || len(s.damage) > 0 || c.count > len(c.values)+slack {
 		// A log that ends in half a record is not appended to. If it can't be
-		// rewritten now, the first Put says so.
-		if err := s.rewrite(); err != nil {
-			s.err = err
-		}
+		// rewritten now, it is tried again.
+		s.err = s.rewrite()
+		s.retry = time.Now().Add(s.again)
 		return nil
 	}
 	f, err := s.disk.Append(filepath.Join(s.dir, logName))
@@ -217,6 +214,21 @@ func (s *Store) Kept() Kept {
 	return k
 }
 
+// ErrHeld says that what was put can't be written at the moment, and would not
+// survive a power cut before it is.
+var ErrHeld = errors.New("held in memory until it can be stored")
+
+// Watch has f called with the error when the store can't be written to any more,
+// and with nil when it can again; at once if it can't now. f must not call the store.
+func (s *Store) Watch(f func(error)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.tell = f
+	if s.err != nil {
+		f(s.err)
+	}
+}
+
 // Err tells why the store can't be written to at the moment; nil if it can.
 func (s *Store) Err() error {
 	s.mu.Lock()
@@ -224,9 +236,8 @@ func (s *Store) Err() error {
 	return s.err
 }
 
-// Put stores items and returns when they are on disk. The error is the first of
-// its kind: while the disk stays full, what follows is taken into memory and
-// returns nil; see Store.
+// Put stores items and returns when they are on disk. With ErrHeld they are in
+// memory, and written later; see Store.
 func (s *Store) Put(items ...Item) error { return s.Begin(items...)() }
 
 // Begin is Put in two parts: what it returns waits for the disk. Items get there in
@@ -262,154 +273,4 @@ func (s *Store) Close() error {
 		s.log = nil
 	}
 	return errors.Join(err, s.dirFD.Close())
-}
-
-// write is the writer: one commit for all that wait.
-func (s *Store) write() {
-	defer close(s.done)
-	for {
-		var last bool
-		select {
-		case <-s.wake:
-		case <-s.quit:
-			last = true
-		}
-		s.mu.Lock()
-		batch := s.puts
-		s.puts, s.closed = nil, last
-		s.mu.Unlock()
-		if len(batch) > 0 {
-			err := s.commit(batch)
-			for _, p := range batch {
-				p.done <- err
-				err = nil // once
-			}
-		}
-		if last {
-			return
-		}
-	}
-}
-
-// commit takes a batch into memory and onto the disk. The error is new.
-func (s *Store) commit(batch []put) error {
-	changed := s.take(batch)
-	s.mu.Lock()
-	live := len(s.values)
-	s.mu.Unlock()
-	var err error
-	switch {
-	case s.log == nil:
-		if time.Now().Before(s.retry) {
-			return nil
-		}
-		err = s.rewrite()
-	case len(changed) == 0:
-		return nil
-	case s.records > live+s.slack:
-		err = s.rewrite()
-	default:
-		if err = s.append(changed); err != nil {
-			// What a failed write left, and whether a failed sync can be
-			// repeated, nobody knows. A new file is sure.
-			err = errors.Join(err, s.rewrite())
-			if s.log != nil {
-				err = nil
-			}
-		}
-	}
-	s.mu.Lock()
-	s.err = err
-	s.mu.Unlock()
-	if err == nil {
-		s.told = false
-		return nil
-	}
-	s.retry = time.Now().Add(retryEvery)
-	if s.told {
-		return nil
-	}
-	s.told = true
-	return err
-}
-
-// take takes a batch into memory and returns what is new in it.
-func (s *Store) take(batch []put) (changed []Item) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, p := range batch {
-		for _, i := range p.items {
-			old, had := s.values[i.key]
-			gone := string(i.val) == "null"
-			if gone && !had || had && string(old) == string(i.val) {
-				continue
-			}
-			if gone {
-				delete(s.values, i.key)
-			} else {
-				s.values[i.key] = i.val
-			}
-			changed = append(changed, i)
-		}
-	}
-	return changed
-}
-
-// append writes records at the log's end, and returns when they are on disk.
-func (s *Store) append(items []Item) error {
-	var b []byte
-	var err error
-	for n, i := range items {
-		if b, err = appendRecord(b, entry{N: s.next + uint64(n), Key: i.key, Val: i.val}); err != nil {
-			return err
-		}
-	}
-	if _, err := s.log.WriteAt(b, s.end); err != nil {
-		return fmt.Errorf("write the stored state: %w", err)
-	}
-	if err := s.log.Datasync(); err != nil {
-		return fmt.Errorf("write the stored state to the disk: %w", err)
-	}
-	s.end += int64(len(b))
-	s.next += uint64(len(items))
-	s.records += len(items)
-	return nil
-}
-
-// rewrite puts a new log of what is in force in the old one's place. A power cut
-// at any instant leaves one of the two.
-func (s *Store) rewrite() (err error) {
-	if s.log != nil {
-		_ = s.log.Close() // superseded
-		s.log = nil
-	}
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("rewrite the stored state: %w", err)
-		}
-	}()
-	s.mu.Lock()
-	values := maps.Clone(s.values)
-	s.mu.Unlock()
-	values["format"] = json.RawMessage(fmt.Sprint(format))
-
-	keys := slices.Sorted(maps.Keys(values))
-	// "format" is first in the file, so that a reader meets it first.
-	keys = append([]string{"format"}, slices.DeleteFunc(keys, func(k string) bool { return k == "format" })...)
-	var b []byte
-	for n, k := range keys {
-		if b, err = appendRecord(b, entry{N: uint64(n) + 1, Key: k, Val: values[k]}); err != nil {
-			return err
-		}
-	}
-	path := filepath.Join(s.dir, logName)
-	if err := s.disk.Put(path, b, durable.Private); err != nil {
-		return err
-	}
-	f, err := s.disk.Append(path)
-	if err != nil {
-		return err
-	}
-	s.log, s.end, s.next, s.records = f, int64(len(b)), uint64(len(keys))+1, len(keys)
-	return nil
 }
