@@ -26,8 +26,32 @@ const againAfter = 2 * time.Second
 
 func run(ctx context.Context, c *worker.Conn, log *slog.Logger) error {
 	return worker.Obey(ctx, c, func(ctx context.Context, orders <-chan worker.Order[Config]) error {
-		return serve(ctx, orders, func(r Report) { _ = c.Send(r) }, log) // a failure ends the connection, and with it us
+		return serve(ctx, newest(ctx, orders), func(r Report) { _ = c.Send(r) }, log) // a failure ends the connection, and with it us
 	})
+}
+
+// newest hands on the last of the orders that came. Hundreds of names that change
+// at once take named longer than a parent waits for a sign of life, and an order
+// that nobody takes keeps it from being heard.
+func newest(ctx context.Context, orders <-chan worker.Order[Config]) <-chan worker.Order[Config] {
+	out := make(chan worker.Order[Config])
+	go func() { // ends with ctx
+		var last worker.Order[Config]
+		var to chan<- worker.Order[Config] // nil: it has been taken
+		for {
+			select {
+			case <-ctx.Done():
+				worker.Message{Files: last.Files}.Close()
+				return
+			case o := <-orders:
+				worker.Message{Files: last.Files}.Close()
+				last, to = o, out
+			case to <- last:
+				last, to = worker.Order[Config]{}, nil
+			}
+		}
+	}()
+	return out
 }
 
 // serve runs named by the configurations that come.
