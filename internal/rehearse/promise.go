@@ -59,8 +59,12 @@ func (m *measure) begins(b *Bench) {
 	if m == nil || !m.cut.IsZero() {
 		return
 	}
-	if m.cut = time.Now(); b.Site.first(b.talk6()) == m.wan {
-		m.strays = b.elsewhere(m.wan)
+	v6 := b.talk6()
+	if m.talk != nil {
+		v6 = m.talk.v6
+	}
+	if m.cut = time.Now(); b.Site.first(v6) == m.wan {
+		m.strays = b.elsewhereTo(m.wan, lab.Web(v6)) // the family of the gap and the conversations
 	}
 }
 
@@ -83,8 +87,8 @@ func (m *measure) promise(fault string, bad bool) *Promise {
 		p.Gap = &gap
 		p.Timeline = &Timeline{From: m.wan}
 		for _, x := range beats {
-			if at := x.Sent.Sub(m.cut).Seconds(); at < 3 {
-				p.Timeline.Beats = append(p.Timeline.Beats, Beat{At: at, OK: x.Good()})
+			if at := x.Sent.Sub(m.cut); at < shownAfter {
+				p.Timeline.Beats = append(p.Timeline.Beats, Beat{At: at.Seconds(), OK: x.Good()})
 			}
 		}
 	}
@@ -117,14 +121,28 @@ func (m *measure) promise(fault string, bad bool) *Promise {
 // mark is how long a mark of a timeline is, in seconds.
 const mark = 0.1
 
-// String draws the timeline, from 0.2 s before the fault on: a mark for each
-// tenth of a second, "×" for one in which an echo was lost, "╎" at the fault.
+// lost is when the last echo was lost, in seconds after the fault; 0: none was.
+func (t *Timeline) lost() float64 {
+	last := 0.0
+	if t != nil {
+		for _, b := range t.Beats {
+			if !b.OK {
+				last = max(last, b.At)
+			}
+		}
+	}
+	return last
+}
+
+// String draws the timeline, from 0.2 s before the fault until 0.5 s after the last
+// loss, and 1.5 s at least: a mark for each tenth of a second, "×" for one in which
+// an echo was lost, "╎" at the fault.
 func (t *Timeline) String() string {
 	if t == nil || len(t.Beats) == 0 {
 		return ""
 	}
 	const before = 2
-	cells := make([]rune, before+30)
+	cells := make([]rune, before+int(max(1.5, t.lost()+0.5)/mark))
 	for _, b := range t.Beats {
 		i := before + int(b.At/mark)
 		if b.At < 0 {

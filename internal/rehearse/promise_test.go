@@ -1,6 +1,9 @@
 package rehearse
 
 import (
+	"encoding/xml"
+	"errors"
+	"io"
 	"strings"
 	"testing"
 )
@@ -38,6 +41,53 @@ func TestPromises(t *testing.T) {
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no line %q in\n%s", want, &out)
+		}
+	}
+}
+
+// TestSVG: a picture is well formed, goes on until echoes are answered again, and
+// has the promises beside it.
+func TestSVG(t *testing.T) {
+	line := &Timeline{From: "fiber", To: "lte"}
+	for i := -20; i < 400; i++ {
+		at := float64(i) / 100
+		line.Beats = append(line.Beats, Beat{At: at, OK: at < 0 || at > 3.2})
+	}
+	notice, gap := 3.2, 3.21
+	r := &Report{File: "<a&b>.hcl", Site: Picture{Gateway: "gw", Lines: []Drawn{{Name: "fiber"}}, LANs: []DrawnLAN{{Name: "home"}}},
+		Drills:   []Result{{Drill: "uplink/fiber/gap", OK: true, About: "fiber carries nothing up", Timeline: line}},
+		Promises: []Promise{{Fault: "fiber carries nothing up", Notice: &notice, Gap: &gap, Reset: 3, Flows: 4, Asked: 500}}}
+	var out strings.Builder
+	if err := r.SVG(&out); err != nil {
+		t.Fatal(err)
+	}
+	var green, red int
+	for d := xml.NewDecoder(strings.NewReader(out.String())); ; {
+		tok, err := d.Token()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatalf("%v in\n%s", err, &out)
+		}
+		if e, ok := tok.(xml.StartElement); ok && e.Name.Local == "rect" {
+			for _, a := range e.Attr {
+				switch {
+				case a.Name.Local != "class":
+				case a.Value == "ok":
+					green++
+				case a.Value == "lost":
+					red++
+				}
+			}
+		}
+	}
+	if red != 321 || green < 20+40 {
+		t.Errorf("%d lost and %d answered echoes, want 321, and some on either side", red, green)
+	}
+	for _, want := range []string{">3.5 s<", ">3 of 4<", ">0 of 500<", "uplink/fiber/gap"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in\n%s", want, &out)
 		}
 	}
 }

@@ -3,6 +3,8 @@ package rehearse
 import (
 	"context"
 	"fmt"
+	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -231,13 +233,18 @@ type sighting struct {
 }
 
 func (b *Bench) elsewhere(wan string) *strays {
+	return b.elsewhereTo(wan, lab.Web(false), lab.Web(true))
+}
+
+// elsewhereTo is elsewhere for those of the server's addresses.
+func (b *Bench) elsewhereTo(wan string, server ...netip.Addr) *strays {
 	s := &strays{}
 	for name, isp := range b.ISPs {
 		if name == wan {
 			continue
 		}
 		s.stops = append(s.stops, isp.Wire.Watch(func(f lab.Frame) {
-			if starts(f) {
+			if slices.Contains(server, f.Dst) && starts(f) {
 				s.seen.CompareAndSwap(nil, &sighting{fmt.Sprintf("%s by %s", f, name), f.At})
 			}
 		}))
@@ -249,9 +256,6 @@ func (b *Bench) elsewhere(wan string) *strays {
 // in by the line.
 func starts(f lab.Frame) bool {
 	const syn, ack = 2, 16
-	if f.Dst != lab.Web(false) && f.Dst != lab.Web(true) {
-		return false
-	}
 	return f.Proto != unix.IPPROTO_TCP || f.Flags&(syn|ack) == syn
 }
 
@@ -281,20 +285,22 @@ func (s *Site) oneWay(wan string) []Run {
 		{"uplink", "carries nothing up", "carries nothing up any more, while three downloads are repeated at us", lab.Shape{Dead: true}, wide, 4 * time.Second},
 		{"downlink", "carries nothing down", "carries nothing down any more", lab.Shape{}, lab.Shape{Dead: true}, time.Second},
 	} {
-		gap, fresh := name(w.word, wan, "gap"), name(w.word, wan, "new")
-		act := Act{[]string{gap, fresh}, func(ctx context.Context, b *Bench) []Result {
-			return b.half(ctx, gap, fresh, wan, wan+" "+w.about, w.up, w.down, w.most)
-		}}
+		o := outage{s: s, wan: wan, other: order[1], v6: s.talk6(), way: way{word: w.word, about: w.about, most: w.most}}
+		drills := []string{o.name("gap"), o.name("new")}
+		for _, k := range connections {
+			drills = append(drills, o.name(k.drill))
+		}
+		act := Act{drills, func(ctx context.Context, b *Bench) []Result { return b.half(ctx, drills, o, w.up, w.down) }}
 		out = append(out, Run{Name: w.word + "-" + wan, About: wan + " " + w.about, Variant: Variant{Shaped: []string{wan}}, Acts: []Act{promised(wan+" "+w.brief, wan, false, act)}})
 	}
 	return out
 }
 
 // half loses one direction of the line in use amid downloads.
-func (b *Bench) half(ctx context.Context, gapDrill, newDrill, wan, about string, up, down lab.Shape, most time.Duration) []Result {
-	drills := []string{gapDrill, newDrill}
+func (b *Bench) half(ctx context.Context, drills []string, o outage, up, down lab.Shape) []Result {
+	about, most := o.wan+" "+o.way.about, o.way.most
 	look := func() string { return "the line's verdict and its probes; weir's log: " + b.Daemon.Log(6) }
-	isp := b.ISPs[wan]
+	isp := b.ISPs[o.wan]
 	t, err := b.traffic(ctx)
 	if err != nil {
 		return failAll(drills, about, "a house in order", err.Error(), look())
@@ -320,19 +326,23 @@ func (b *Bench) half(ctx context.Context, gapDrill, newDrill, wan, about string,
 	if err := b.happens(Cut); err != nil {
 		return failAll(drills, about, "an outage", err.Error(), "the lab")
 	}
-	other := b.Order(t.v6)[1]
 	gap, back := t.gap(ctx, t.v6, cut, most+4*time.Second)
-	first := timed(gapDrill, about, gap.Len(), most, "echoes answered again by "+other, look(), secs("gap", gap.Len()), packets("lost", gap.Lost))
+	first := timed(drills[0], about, gap.Len(), most, "echoes answered again by "+o.other, look(), secs("gap", gap.Len()), packets("lost", gap.Lost))
 	if !back {
-		first = fail(gapDrill, about, "echoes answered again by "+other+" within "+seconds(most), "none answered in "+seconds(most+4*time.Second), look())
+		first = fail(drills[0], about, "echoes answered again by "+o.other+" within "+seconds(most), "none answered in "+seconds(most+4*time.Second), look())
 	}
-	first.Timeline = t.timeline(t.v6, cut, wan, other)
+	first.Timeline = t.timeline(t.v6, cut, o.wan, o.other)
+	fresh := pass(drills[1], about)
 	by, wrong := t.newGoes(ctx, t.v6)
-	if by != other && wrong == "" {
+	if by != o.other && wrong == "" {
 		wrong = "it goes by " + by
 	}
 	if wrong != "" {
-		return []Result{first, fail(newDrill, about, "a new connection goes by "+other+", translated", wrong, look())}
+		fresh = fail(drills[1], about, "a new connection goes by "+o.other+", translated", wrong, look())
 	}
-	return []Result{first, pass(newDrill, about)}
+	out := []Result{first, fresh}
+	for i, k := range connections {
+		out = append(out, o.told(ctx, t.flows[k.kind], drills[2+i], about, k.what+" connection is reset", cut, look))
+	}
+	return out
 }

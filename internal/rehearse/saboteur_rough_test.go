@@ -49,11 +49,14 @@ var rough = []stage{
 		{"new connections are moved when pings pass again", at(rehearse.Restored, wrongLine), []string{"nopings/fiber/back"}},
 	}},
 	{reference, "uplink-fiber", []saboteur{
-		{"nobody fails over", at(rehearse.Cut, freeze), []string{"uplink/fiber/gap", "uplink/fiber/new"}},
+		{"nobody fails over", at(rehearse.Cut, freeze), lost("uplink", "gap", "new", "sending", "receiving", "idle")},
 		{"inside addresses on the lines", at(rehearse.Up, leak), []string{"leak/fiber/uplink-fiber", "leak/lte/uplink-fiber"}},
 	}},
+	{reference, "uplink-fiber", []saboteur{
+		{"no reset is told", at(rehearse.Cut, refuse("postrouting", `oifname eth0 tcp flags & rst != 0 drop`)), lost("uplink", "sending", "receiving", "idle")},
+	}},
 	{reference, "downlink-fiber", []saboteur{
-		{"nobody fails over", at(rehearse.Cut, freeze), []string{"downlink/fiber/gap", "downlink/fiber/new"}},
+		{"nobody fails over", at(rehearse.Cut, freeze), lost("downlink", "gap", "new", "sending", "receiving", "idle")},
 		{"inside addresses on the lines", at(rehearse.Up, leak), []string{"leak/fiber/downlink-fiber", "leak/lte/downlink-fiber"}},
 	}},
 }

@@ -65,7 +65,7 @@ const (
 	drawWidth  = 860
 	boxHeight  = 62
 	rowHeight  = 78
-	lineHeight = 84
+	lineHeight = 102
 	plotLeft   = 40
 	plotWidth  = drawWidth - 2*plotLeft
 )
@@ -86,16 +86,25 @@ func (r *Report) SVG(w io.Writer) error {
 	}
 	for i, l := range r.Site.Lines {
 		y := top + i*rowHeight + (rows-len(r.Site.Lines))*rowHeight/2
-		d.box(590, y, 230, boxHeight, "wan", "wan "+l.Name+", its ISP, the internet", l.Address...)
+		d.box(590, y, 230, boxHeight, "wan", "wan "+l.Name+", its ISP", l.Address...)
 		d.cable(490, gw, 590, y+boxHeight/2, l.Port)
 	}
 	y := top + rows*rowHeight + 40
+	length := 1.5 // seconds shown after the fault: as long as any gap, and some
+	for _, x := range r.Drills {
+		length = max(length, x.Timeline.lost()+0.5)
+	}
 	for _, x := range r.Drills {
 		if x.Timeline != nil && len(x.Timeline.Beats) > 0 {
-			d.timeline(y, x)
+			d.timeline(y, x, length)
 			y += lineHeight
 		}
 	}
+	if y > top+rows*rowHeight+40 {
+		d.text(plotLeft, y-8, "small", "Each bar is an echo between a client and the internet: green was answered, red was lost; a hole: this machine had no time to send one. Dashed: the fault.")
+		y += 28
+	}
+	y = d.promises(y, r.Promises)
 	_, err := fmt.Fprintf(w, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" font-family="sans-serif">
 <style>
 rect.gateway{fill:#fde9c8} rect.lan{fill:#d9ecd9} rect.wan{fill:#d6e4f5} rect{stroke:#555}
@@ -149,29 +158,51 @@ func (d *drawing) cable(x1, y1, x2, y2 int, label string) {
 	d.text((x1+x2)/2-14, (y1+y2)/2-6, "small", label)
 }
 
-// timeline draws the echoes around an outage, a bar each.
-func (d *drawing) timeline(y int, r Result) {
+// timeline draws the echoes around an outage, a bar each, and length seconds after
+// it.
+func (d *drawing) timeline(y int, r Result, length float64) {
 	var figures []string
 	for _, f := range r.Figures {
 		figures = append(figures, f.String())
 	}
-	d.text(plotLeft, y, "name", r.Drill)
-	d.text(plotLeft+220, y, "small", strings.Join(figures, ", ")+"; by "+r.Timeline.From+", then by "+r.Timeline.To)
-	const before, length = 0.3, 2.0 // seconds shown
-	at := func(s float64) float64 { return plotLeft + (s+before)/length*plotWidth }
+	d.text(plotLeft, y, "name", r.About)
+	d.text(plotLeft, y+15, "small", r.Drill+": "+strings.Join(figures, ", ")+"; by "+r.Timeline.From+", then by "+r.Timeline.To)
+	y += 16
+	before := shownBefore.Seconds()
+	at := func(s float64) float64 { return plotLeft + (s+before)/(before+length)*plotWidth }
 	fmt.Fprintf(&d.b, `<line x1="%d" y1="%d" x2="%d" y2="%d" class="axis"/>`+"\n", plotLeft, y+40, plotLeft+plotWidth, y+40)
+	wide := min(2.2, plotWidth/(before+length)*pingEvery.Seconds()*0.7)
 	for _, b := range r.Timeline.Beats {
-		if b.At < -before || b.At > length-before-0.01 {
+		if b.At < -before || b.At > length-0.01 {
 			continue
 		}
 		class, h := "ok", 26
 		if !b.OK {
 			class, h = "lost", 9
 		}
-		fmt.Fprintf(&d.b, `<rect x="%.1f" y="%d" width="2.2" height="%d" class="%s" style="stroke:none"/>`+"\n", at(b.At), y+40-h, h, class)
+		fmt.Fprintf(&d.b, `<rect x="%.1f" y="%d" width="%.1f" height="%d" class="%s" style="stroke:none"/>`+"\n", at(b.At), y+40-h, wide, h, class)
 	}
 	fmt.Fprintf(&d.b, `<line x1="%.1f" y1="%d" x2="%.1f" y2="%d" class="cut"/>`+"\n", at(0), y+6, at(0), y+46)
-	for _, s := range []float64{0, 0.5, 1, 1.5} {
+	for s := 0.0; s < length; s += 0.5 {
 		d.text(int(at(s))-8, y+56, "small", fmt.Sprintf("%g s", s))
 	}
+}
+
+// promises draws the table of what each fault costs, and returns where it ends.
+func (d *drawing) promises(y int, all []Promise) int {
+	if len(all) == 0 {
+		return y
+	}
+	columns := []int{plotLeft, plotLeft + 400, plotLeft + 480, plotLeft + 560, plotLeft + 640}
+	row := func(class string, cells ...string) {
+		for i, c := range cells {
+			d.text(columns[i], y, class, c)
+		}
+		y += 17
+	}
+	row("name", "A fault of a line", "noticed", "gap", "reset", "unrelated lost")
+	for _, p := range all {
+		row("small", p.Fault, when(p.Notice), when(p.Gap), fmt.Sprintf("%d of %d", p.Reset, p.Flows), fmt.Sprintf("%d of %d", p.Unrelated, p.Asked))
+	}
+	return y
 }

@@ -45,6 +45,7 @@ func (b *Bench) trafficBy(ctx context.Context, v6 bool) (*traffic, error) {
 		return nil, fmt.Errorf("before anything was broken: %w", err)
 	}
 	t.since = time.Now()
+	pause(ctx, shownBefore)
 	return t, nil
 }
 
@@ -168,13 +169,19 @@ func (t *traffic) comesBack(ctx context.Context, v6 bool, wan string, limit time
 	return time.Time{}, false
 }
 
-// timeline is the echoes of a family from shortly before a moment until now, 3 s
-// at most.
+// A timeline begins so long before a fault, and goes on so long after it at most:
+// the longest gap that any drill allows, and some.
+const (
+	shownBefore = 300 * time.Millisecond
+	shownAfter  = 5 * time.Second
+)
+
+// timeline is the echoes of a family from shortly before a moment until now.
 func (t *traffic) timeline(v6 bool, cut time.Time, from, to string) *Timeline {
 	line := &Timeline{From: from, To: to}
-	for _, b := range settled(t.echo[v6].Beats(), cut.Add(-300*time.Millisecond)) {
-		if at := b.Sent.Sub(cut).Seconds(); at < 3 {
-			line.Beats = append(line.Beats, Beat{At: at, OK: b.Good()})
+	for _, b := range settled(t.echo[v6].Beats(), cut.Add(-shownBefore)) {
+		if at := b.Sent.Sub(cut); at < shownAfter {
+			line.Beats = append(line.Beats, Beat{At: at.Seconds(), OK: b.Good()})
 		}
 	}
 	return line
