@@ -103,15 +103,7 @@ func (h *house) overAndBack(pc *lab.Client, fiber *lab.ISP, ask func(n int) stri
 // name each time, while the line in use dies and comes back.
 func TestNamesFromTheRootGoOn(t *testing.T) {
 	in(t, func(h *house) {
-		h.need("nft", "named", "dig", "dnssec-signzone")
-		fiber, lte := h.connect(fiberLine()), h.connect(lteLine())
-		anchors := h.ownRoot(fiber)
-		h.ownRoot(lte)
-		h.must(os.MkdirAll(h.dir+"/state", 0o700))
-		h.must(os.WriteFile(h.dir+"/state/root-anchors", []byte(anchors), 0o600))
-		pc := h.join("pc", "", "172.31.0.50/24", "fd00::50/64")
-		h.start(withBIND)
-		h.untilOutBy(pc, "fiber", 20*time.Second)
+		fiber, lte, pc, _ := h.fromTheRoot()
 		ask := h.txt(pc, func(n int) string { return fmt.Sprintf("n%d.lines.example", n) })
 		h.until("names are had from the root on", 20*time.Second, func() bool { return ask(0) == "fiber" })
 		h.overAndBack(pc, fiber, ask)

@@ -83,6 +83,22 @@ func (h *house) ownRoot(isp *lab.ISP) string {
 	return h.sh(isp.Inet, strings.ReplaceAll(root, "LINE", isp.Name))
 }
 
+// fromTheRoot is a house with two lines whose names are BIND's, and a client in it.
+// anchors are of the root that both lines' internets have.
+func (h *house) fromTheRoot() (fiber, lte *lab.ISP, pc *lab.Client, anchors string) {
+	h.Helper()
+	h.need("nft", "named", "dig", "dnssec-signzone")
+	fiber, lte = h.connect(fiberLine()), h.connect(lteLine())
+	anchors = h.ownRoot(fiber)
+	h.ownRoot(lte)
+	h.must(os.MkdirAll(h.dir+"/state", 0o700))
+	h.must(os.WriteFile(h.dir+"/state/root-anchors", []byte(anchors), 0o600))
+	pc = h.join("pc", "", "172.31.0.50/24", "fd00::50/64")
+	h.start(withBIND)
+	h.untilOutBy(pc, "fiber", 20*time.Second)
+	return fiber, lte, pc, anchors
+}
+
 // dig is what dig on a machine prints.
 func (h *house) dig(m *lab.Host, args string) string {
 	h.Helper()
@@ -96,14 +112,7 @@ func (h *house) dig(m *lab.Host, args string) string {
 func TestBIND(t *testing.T) {
 	in(t, func(h *house) {
 		h.need("nft", "named", "dig", "delv", "dnssec-signzone", "nsupdate")
-		fiber, lte := h.connect(fiberLine()), h.connect(lteLine())
-		anchors := h.ownRoot(fiber)
-		h.ownRoot(lte)
-		h.must(os.MkdirAll(h.dir+"/state", 0o700))
-		h.must(os.WriteFile(h.dir+"/state/root-anchors", []byte(anchors), 0o600))
-		pc := h.join("pc", "", "172.31.0.50/24", "fd00::50/64")
-		h.start(withBIND)
-		h.untilOutBy(pc, "fiber", 20*time.Second)
+		fiber, lte, pc, anchors := h.fromTheRoot()
 		h.until("BIND answers", 20*time.Second, func() bool { return h.dig(pc.Host, "@172.31.0.1 gw.local +short") == "172.31.0.1" })
 
 		for q, want := range map[string]string{

@@ -69,7 +69,7 @@ func (z *Zone) reverseZone(p netip.Prefix) (zone string, ours bool) {
 			step = 8
 		}
 		bits := (n.Bits() + step - 1) / step * step
-		return reverseName(netip.PrefixFrom(p.Addr(), bits).Masked()), true
+		return ReverseName(netip.PrefixFrom(p.Addr(), bits).Masked()), true
 	}
 	best := -1
 	for _, l := range z.lans {
@@ -131,9 +131,9 @@ func parseReverse(name string) (p netip.Prefix, below, ok bool) {
 	return p, n/4 < len(labels), n > 0
 }
 
-// reverseName is the name of a network whose length is a multiple of 8 (IPv4)
-// or 4 (IPv6).
-func reverseName(p netip.Prefix) string {
+// ReverseName is the name, with its last dot, of a network whose length is a
+// multiple of 8 (IPv4; RFC 1035, 3.5) or 4 (IPv6; RFC 3596, 2.5).
+func ReverseName(p netip.Prefix) string {
 	var b strings.Builder
 	raw := p.Addr().AsSlice()
 	if p.Addr().Is4() {

@@ -248,13 +248,13 @@ func FuzzZone(f *testing.F) {
 func TestReverseNames(t *testing.T) {
 	for _, s := range []string{"10.0.0.0/8", "172.31.0.0/16", "192.0.2.7/32", "fd00::/8", "2001:db8:1234::/48", "fd00::1/128", "fe80::/12"} {
 		p := netip.MustParsePrefix(s)
-		got, below, ok := parseReverse(reverseName(p))
+		got, below, ok := parseReverse(ReverseName(p))
 		if got != p || below || !ok {
-			t.Errorf("%s -> %s -> %s, %t, %t", p, reverseName(p), got, below, ok)
+			t.Errorf("%s -> %s -> %s, %t, %t", p, ReverseName(p), got, below, ok)
 		}
 		if p.IsSingleIP() {
-			if want, _ := dns.ReverseAddr(p.Addr().String()); want != reverseName(p) {
-				t.Errorf("%s: %s, want %s", p, reverseName(p), want)
+			if want, _ := dns.ReverseAddr(p.Addr().String()); want != ReverseName(p) {
+				t.Errorf("%s: %s, want %s", p, ReverseName(p), want)
 			}
 		}
 	}

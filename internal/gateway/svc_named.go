@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"fmt"
 	"io/fs"
 	"net/http"
 	"net/netip"
@@ -12,7 +11,6 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -20,6 +18,7 @@ import (
 	"weir/internal/config"
 	"weir/internal/desired"
 	"weir/internal/dns"
+	"weir/internal/foreign"
 	"weir/internal/named"
 	"weir/internal/state"
 )
@@ -148,26 +147,11 @@ func (d *daemon) namedDir() string {
 }
 
 // otherNamed is a named in this network that is not run on a file in dir; 0: there
-// is none. What can't be read says nothing.
+// is none.
 func otherNamed(root fs.FS, dir string) int {
-	here, err := fs.ReadLink(root, "proc/self/ns/net")
-	if err != nil {
-		return 0
-	}
-	procs, _ := fs.Glob(root, "proc/[0-9]*/cmdline")
-	for _, p := range procs {
-		b, err := fs.ReadFile(root, p)
-		if err != nil {
-			continue
-		}
-		args := strings.Split(strings.TrimRight(string(b), "\x00"), "\x00")
-		if filepath.Base(args[0]) != "named" || slices.Contains(args, filepath.Join(dir, "named.conf")) {
-			continue
-		}
-		pid := 0
-		if ns, err := fs.ReadLink(root, filepath.Join(filepath.Dir(p), "ns/net")); err == nil && ns == here {
-			_, _ = fmt.Sscanf(p, "proc/%d/", &pid)
-			return pid
+	for p := range foreign.Here(root) {
+		if filepath.Base(p.Args[0]) == "named" && !slices.Contains(p.Args, filepath.Join(dir, "named.conf")) {
+			return p.PID
 		}
 	}
 	return 0

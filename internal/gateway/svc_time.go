@@ -87,26 +87,12 @@ func (d *daemon) timeNotes() []string {
 var clockKeepers = []string{"chronyd", "ntpd", "openntpd", "ntpd-rs", "systemd-timesyncd"}
 
 // otherClock is a program in this network that keeps the clock, with its number,
-// and is not run on a file in dir; "": there is none. What can't be read says
-// nothing.
+// and is not run on a file in dir; "": there is none.
 func otherClock(root fs.FS, dir string) string {
-	here, err := fs.ReadLink(root, "proc/self/ns/net")
-	if err != nil {
-		return ""
-	}
-	procs, _ := fs.Glob(root, "proc/[0-9]*/cmdline")
-	for _, p := range procs {
-		b, err := fs.ReadFile(root, p)
-		if err != nil {
-			continue
-		}
-		args := strings.Split(strings.TrimRight(string(b), "\x00"), "\x00")
-		name, _, _ := strings.Cut(filepath.Base(args[0]), ": ") // OpenNTPD says what each process is
-		if !slices.Contains(clockKeepers, name) || slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, dir+"/") }) {
-			continue
-		}
-		if ns, err := fs.ReadLink(root, filepath.Join(filepath.Dir(p), "ns/net")); err == nil && ns == here {
-			return fmt.Sprintf("%s, pid %s,", name, filepath.Base(filepath.Dir(p)))
+	for p := range foreign.Here(root) {
+		name, _, _ := strings.Cut(filepath.Base(p.Args[0]), ": ") // OpenNTPD says what each process is
+		if slices.Contains(clockKeepers, name) && !slices.ContainsFunc(p.Args, func(a string) bool { return strings.HasPrefix(a, dir+"/") }) {
+			return fmt.Sprintf("%s, pid %d,", name, p.PID)
 		}
 	}
 	return ""

@@ -1,9 +1,10 @@
 package named
 
 import (
-	"fmt"
 	"net/netip"
 	"strings"
+
+	weirdns "weir/internal/dns"
 )
 
 // labelBits is how many bits a label of a reverse name stands for.
@@ -14,24 +15,7 @@ func labelBits(a netip.Addr) int {
 	return 4
 }
 
-// reverseName is the name, with its last dot, of a network whose length is a
-// multiple of labelBits (RFC 1035, 3.5; RFC 3596, 2.5).
-func reverseName(p netip.Prefix) string {
-	var b strings.Builder
-	raw := p.Addr().AsSlice()
-	if p.Addr().Is4() {
-		for i := p.Bits()/8 - 1; i >= 0; i-- {
-			fmt.Fprintf(&b, "%d.", raw[i])
-		}
-		return b.String() + "in-addr.arpa."
-	}
-	for i := p.Bits()/4 - 1; i >= 0; i-- {
-		fmt.Fprintf(&b, "%x.", raw[i/2]>>(4-4*(i%2))&0xf)
-	}
-	return b.String() + "ip6.arpa."
-}
-
-func reverseOf(a netip.Addr) string { return reverseName(netip.PrefixFrom(a, a.BitLen())) }
+func reverseOf(a netip.Addr) string { return weirdns.ReverseName(netip.PrefixFrom(a, a.BitLen())) }
 
 // reverseZones are the zones that a network's names are in. A network that does
 // not end where a label does is several zones, for what is beside it is not ours;
@@ -40,7 +24,7 @@ func reverseZones(p netip.Prefix) []string {
 	p = p.Masked()
 	step := labelBits(p.Addr())
 	if up := p.Bits() / step * step; up > 0 && (up == p.Bits() || p.Addr().IsPrivate()) {
-		return []string{reverseName(netip.PrefixFrom(p.Addr(), up).Masked())}
+		return []string{weirdns.ReverseName(netip.PrefixFrom(p.Addr(), up).Masked())}
 	}
 	return split(p)
 }
@@ -58,7 +42,7 @@ func split(p netip.Prefix) []string {
 			b[(bits-1)/8] |= byte(i << ((8 - bits%8) % 8))
 		}
 		a, _ := netip.AddrFromSlice(b)
-		out = append(out, reverseName(netip.PrefixFrom(a, bits)))
+		out = append(out, weirdns.ReverseName(netip.PrefixFrom(a, bits)))
 	}
 	return out
 }

@@ -2,18 +2,39 @@ package rehearse_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"weir/internal/lab"
 	"weir/internal/named"
 	"weir/internal/netns/netnstest"
 	"weir/internal/rehearse"
 )
 
 const bind = "testdata/bind.hcl"
+
+// withList is that file with a list of names that are not resolved.
+func withList(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile(bind)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	list := filepath.Join(dir, "ads")
+	file := filepath.Join(dir, "bind.hcl")
+	text = []byte(strings.Replace(string(text), "dns {\n", fmt.Sprintf("dns {\n  block_list \"ads\" { source = %q }\n", list), 1))
+	if err := errors.Join(os.WriteFile(list, []byte("0.0.0.0 ads.example.com\n"), 0o600), os.WriteFile(file, text, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
 
 // needBIND skips t aloud where BIND is missing.
 func needBIND(t *testing.T) {
@@ -32,8 +53,8 @@ func needBIND(t *testing.T) {
 func TestNames(t *testing.T) {
 	t.Parallel()
 	needBIND(t)
-	r := try(t, rehearse.Options{Only: []string{"name"}}, bind)
-	want := []string{"name/home/house", "name/home/records", "name/home/validated", "name/home/world"}
+	r := try(t, rehearse.Options{Only: []string{"name"}}, withList(t))
+	want := []string{"name/home/blocked", "name/home/house", "name/home/rebinding", "name/home/records", "name/home/validated", "name/home/world"}
 	var got []string
 	for _, d := range r.Drills {
 		got = append(got, d.Drill)
@@ -52,26 +73,29 @@ func nameSaboteurs() rehearse.Saboteurs {
 	return rehearse.Saboteurs{
 		"name records": at(rehearse.Up, onGateway("sh", "-ec",
 			`printf 'server 127.0.0.1\nzone example.org\nupdate delete example.org A\nsend\n' | nsupdate -k /run/lab/state/named/weir.key`)),
-		"name validated": at(rehearse.Up, believe),
+		"name validated": at(rehearse.Up, withConf("dnssec-validation yes;", "dnssec-validation no;")),
+		"name rebinding": at(rehearse.Up, withConf(`zone "rebind.weir"; `, "")),
+		"name blocked":   at(rehearse.Up, withConf(`zone "ads.list.weir" log no; `, "")),
 	}
 }
 
-// believe has named believe all that it is told.
-func believe(b *rehearse.Bench) error {
-	const conf = "/run/lab/state/named/named.conf"
-	text, err := os.ReadFile(conf)
-	if err != nil {
+// withConf has named run by a configuration with something else in it.
+func withConf(old, changed string) func(*rehearse.Bench) error {
+	return func(b *rehearse.Bench) error {
+		const conf = "/run/lab/state/named/named.conf"
+		var text []byte
+		if !lab.Until(bg, 10*time.Second, func() bool { // a list takes a moment
+			text, _ = os.ReadFile(conf)
+			return strings.Contains(string(text), old)
+		}) {
+			return fmt.Errorf("named.conf has no %s", old)
+		}
+		if err := os.WriteFile(conf, []byte(strings.Replace(string(text), old, changed, 1)), 0o640); err != nil {
+			return err
+		}
+		_, err := b.Lab.Gateway().Run(bg, "pkill", "-HUP", "-f", "named -f .* -c "+conf)
 		return err
 	}
-	changed := strings.Replace(string(text), "dnssec-validation yes;", "dnssec-validation no;", 1)
-	if changed == string(text) {
-		return errors.New("named.conf says nothing of validation")
-	}
-	if err := os.WriteFile(conf, []byte(changed), 0o640); err != nil {
-		return err
-	}
-	_, err = b.Lab.Gateway().Run(bg, "pkill", "-HUP", "-f", "named -f .* -c "+conf)
-	return err
 }
 
 func TestNameSaboteurs(t *testing.T) {
