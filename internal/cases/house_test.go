@@ -86,6 +86,7 @@ type house struct {
 	dir  string
 	file string
 	run  *exec.Cmd
+	env  []string      // of run, besides the test's own
 	left chan struct{} // closed when run has ended
 }
 
@@ -197,6 +198,7 @@ func (h *house) again() {
 	defer log.Close()
 	h.run = h.weir("run", h.file)
 	h.run.Stdout, h.run.Stderr = log, log
+	h.run.Env = append(os.Environ(), h.env...)
 	h.must(h.gw.Start(h.run))
 	run, left := h.run, make(chan struct{})
 	h.left = left

@@ -97,7 +97,7 @@ func rollbackCmd() *cobra.Command {
 		Use:   "rollback [N]",
 		Short: "Have the running weir take a file that was before",
 		Long: `Puts the file in force that was in force N changes ago ("weir history"), 1 unless it is
-said, and prints the plan that was carried out. A second rollback undoes the first.
+said, after showing what that would change. A second rollback undoes the first.
 A file that waits for "weir confirm" is taken back at once.`,
 		Example: `  weir apply new.hcl
   weir rollback
@@ -114,15 +114,28 @@ A file that waits for "weir confirm" is taken back at once.`,
 					return err
 				}
 			}
-			if err := f.ask(c, "Go back?"); err != nil {
-				return err
+			if !f.yes {
+				files, err := d.client().InForce(c.Context(), max(ch.Back, 1))
+				if err != nil {
+					return err
+				}
+				p, err := d.client().Plan(c.Context(), api.Change{Files: files})
+				if err != nil {
+					return err
+				}
+				if err := printOutcome(c, p, false); err != nil {
+					return err
+				}
+				if err := f.ask(c, "Go back?"); err != nil {
+					return err
+				}
+				ch.Base = p.Base
 			}
 			out, err := d.client().Rollback(c.Context(), f.change(ch))
 			if err != nil {
 				return err
 			}
 			_ = say(c.ErrOrStderr(), "%s", out.Remarks)
-			f.yes = true // nothing was shown yet
 			return f.done(c, out)
 		},
 	}

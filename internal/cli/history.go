@@ -2,6 +2,7 @@ package cli
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"weir/internal/api"
+	"weir/internal/gateway"
 )
 
 func historyCmd() *cobra.Command {
@@ -22,13 +24,20 @@ func historyCmd() *cobra.Command {
 		Use:   "history",
 		Short: "Show which files were in force, when, by whom and why",
 		Long: `Shows which files were in force, the newest first: 0 is in force. "weir diff N" shows what
-has changed since, and "weir rollback N" goes back. About a megabyte of them is kept.`,
+has changed since, and "weir rollback N" goes back. About a megabyte of them is kept.
+Where weir does not run they are read from its folder.`,
 		Example: `  weir history
   weir diff 2
   weir rollback 2`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			past, err := d.client().History(c.Context())
+			if errors.Is(err, api.ErrNoDaemon) {
+				var stored gateway.Past
+				if stored, err = d.past(c, err); err == nil {
+					past = stored.History()
+				}
+			}
 			if err != nil {
 				return err
 			}
@@ -48,9 +57,25 @@ has changed since, and "weir rollback N" goes back. About a megabyte of them is 
 			return t.write(c.OutOrStdout())
 		},
 	}
-	d.runtimeFlag(c)
+	d.flags(c)
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON (docs/json.md)")
 	return c
+}
+
+// past reads what was in force from the state directory. none says that no daemon
+// answered, which is the error where nothing is stored either.
+func (d *dirs) past(c *cobra.Command, none error) (gateway.Past, error) {
+	past, damage, err := gateway.ReadPast(d.state)
+	if err != nil {
+		return past, fmt.Errorf("%w; and what it stored can't be read: %w", none, err)
+	}
+	for _, what := range damage {
+		_ = say(c.ErrOrStderr(), "%s\n", what)
+	}
+	if len(past.History()) == 0 {
+		return past, fmt.Errorf("%w; and in %s no file is stored that was in force: --state-dir names another folder", none, d.state)
+	}
+	return past, nil
 }
 
 func diffCmd() *cobra.Command {
@@ -71,18 +96,27 @@ unless it is said, and the one in force now, as diff -u does.`,
 					return err
 				}
 			}
-			old, err := d.client().InForce(c.Context(), back)
+			inForce := func(back int) ([]api.Source, error) { return d.client().InForce(c.Context(), back) }
+			old, err := inForce(back)
+			if errors.Is(err, api.ErrNoDaemon) {
+				stored, serr := d.past(c, err)
+				if serr != nil {
+					return serr
+				}
+				inForce = stored.InForce
+				old, err = inForce(back)
+			}
 			if err != nil {
 				return err
 			}
-			now, err := d.client().InForce(c.Context(), 0)
+			now, err := inForce(0)
 			if err != nil {
 				return err
 			}
 			return say(c.OutOrStdout(), "%s", unified(back, old, now))
 		},
 	}
-	d.runtimeFlag(c)
+	d.flags(c)
 	return c
 }
 

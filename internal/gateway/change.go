@@ -13,6 +13,7 @@ import (
 	"weir/internal/config"
 	"weir/internal/history"
 	"weir/internal/plan"
+	"weir/internal/state"
 )
 
 // This file is what the API asks of the loop. Each method runs on the caller's
@@ -104,7 +105,14 @@ func (d *daemon) Rollback(ctx context.Context, c api.Change) (api.Outcome, error
 // Confirm keeps the file that is on trial. Who comes too late is told so: then the
 // file before is in force already.
 func (d *daemon) Confirm(ctx context.Context, who string) (api.File, error) {
+	came, err := state.Uptime()
+	if err != nil {
+		return api.File{}, err
+	}
 	return call(ctx, d, func() (api.File, error) {
+		if d.book.Trial != nil && came >= d.book.Trial.Until {
+			d.endTrial(time.Now())
+		}
 		if d.book.Trial == nil {
 			return api.File{}, &api.Error{Status: http.StatusConflict, Problem: api.Problem{Title: "no file waits to be confirmed: what is in force stays (`weir history`)"}}
 		}

@@ -84,6 +84,18 @@ func (d *daemon) armTrial() {
 	d.trialEnds = time.Now().Add(max(d.book.Trial.Left(clock), time.Nanosecond))
 }
 
+// judgeTrial ends the trial when its time is over. That counts in boot time, which goes
+// on while the machine sleeps: the loop's own clock does not.
+func (d *daemon) judgeTrial(now time.Time) {
+	if d.book.Trial == nil {
+		return
+	}
+	up, err := state.Uptime()
+	if over := err == nil && d.book.Trial.Until <= up; over || err != nil && !d.trialEnds.After(now) {
+		d.endTrial(now)
+	}
+}
+
 // endTrial takes the file back that nobody confirmed in time. The kernel follows
 // with the next turn, which is tried until it is done.
 func (d *daemon) endTrial(now time.Time) {
@@ -141,7 +153,7 @@ func (d *daemon) held() error {
 	e := d.inForce()
 	return &api.Error{Status: http.StatusConflict, Problem: api.Problem{Title: fmt.Sprintf(
 		"%s put %s in force at %s, on trial until %s: `weir confirm` keeps it, `weir rollback` takes it back, and only then comes another change",
-		e.Who, e.From, e.Since.Local().Format(time.TimeOnly), d.trialEnds.Local().Format(time.TimeOnly))}}
+		e.Who, e.From, e.Since.Local().Format(time.TimeOnly), d.confirmBy().Local().Format(time.TimeOnly))}}
 }
 
 // seenLast is the error of a change by somebody who saw another file in force
@@ -223,31 +235,75 @@ func file(e history.Entry) api.File {
 }
 
 // confirmBy is when the trial ends, by the wall clock; zero: none is on.
-func (d *daemon) confirmBy() time.Time { return d.trialEnds.Round(0) }
+// However the clock was set since, it is as far from now as the end is.
+func (d *daemon) confirmBy() time.Time {
+	if d.trialEnds.IsZero() {
+		return time.Time{}
+	}
+	return time.Now().Round(0).Add(time.Until(d.trialEnds)).Round(time.Second)
+}
 
 // History asks the loop which files were in force.
 func (d *daemon) History(ctx context.Context) ([]api.Past, error) {
 	return call(ctx, d, func() ([]api.Past, error) {
-		past := []api.Past{}
-		for _, e := range slices.Backward(d.book.Entries) {
-			p := api.Past{File: file(e), Back: len(past)}
-			for _, f := range e.Files {
-				p.Bytes += len(f.Text)
-			}
-			past = append(past, p)
-		}
+		past := pasts(d.book)
 		past[0].File = d.file()
 		return past, nil
 	})
 }
 
+// pasts are the entries of a book, the newest first.
+func pasts(b history.Book) []api.Past {
+	out := []api.Past{}
+	for _, e := range slices.Backward(b.Entries) {
+		p := api.Past{File: file(e), Back: len(out)}
+		for _, f := range e.Files {
+			p.Bytes += len(f.Text)
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
 // InForce asks the loop for the files that were in force back changes ago.
 func (d *daemon) InForce(ctx context.Context, back int) ([]api.Source, error) {
-	return call(ctx, d, func() ([]api.Source, error) {
-		e, ok := d.book.Back(back)
-		if !ok {
-			return nil, &api.Error{Status: http.StatusNotFound, Problem: api.Problem{Title: fmt.Sprintf("there is no file %d: `weir history` shows those that are kept, 0 is in force", back)}}
-		}
-		return said(e.Files), nil
-	})
+	return call(ctx, d, func() ([]api.Source, error) { return wasInForce(d.book, back) })
 }
+
+func wasInForce(b history.Book, back int) ([]api.Source, error) {
+	e, ok := b.Back(back)
+	if !ok {
+		return nil, &api.Error{Status: http.StatusNotFound, Problem: api.Problem{Title: fmt.Sprintf("there is no file %d: `weir history` shows those that are kept, 0 is in force", back)}}
+	}
+	return said(e.Files), nil
+}
+
+// Past is what a state directory says of the files that were in force, for where no
+// daemon runs. It changes nothing.
+type Past struct{ book history.Book }
+
+// ReadPast reads it. damage tells what could not be read.
+func ReadPast(stateDir string) (p Past, damage []string, err error) {
+	k, _, err := state.Read(stateDir)
+	if err != nil {
+		return p, nil, err
+	}
+	p.book, damage = history.Folder{Path: filepath.Join(stateDir, historyDir)}.Look(k.Force)
+	return p, damage, nil
+}
+
+// History is the files that were in force, the newest first. What is on trial says
+// when it ends, if that is yet to come.
+func (p Past) History() []api.Past {
+	out := pasts(p.book)
+	clock, err := state.ReadClock()
+	if p.book.Trial != nil && err == nil && len(out) > 0 {
+		if left := p.book.Trial.Left(clock); left > 0 {
+			out[0].ConfirmBy = clock.Wall.Add(left).Round(time.Second)
+		}
+	}
+	return out
+}
+
+// InForce is the files that were in force back changes ago.
+func (p Past) InForce(back int) ([]api.Source, error) { return wasInForce(p.book, back) }

@@ -155,7 +155,8 @@ func open(o Options) (_ *daemon, err error) {
 	if note != "" {
 		d.notes = append(d.notes, note)
 	}
-	d.k, err = kernel.Open(kernel.Options{StateDir: o.StateDir, RuntimeDir: o.RuntimeDir, Log: o.Log, FlowsEnded: d.tellFlows})
+	d.k, err = kernel.Open(kernel.Options{StateDir: o.StateDir, RuntimeDir: o.RuntimeDir, Log: o.Log, FlowsEnded: d.tellFlows,
+		Progress: func() { d.watchdog.progress(time.Now()) }})
 	if err != nil {
 		return nil, err
 	}

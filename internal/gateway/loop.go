@@ -104,6 +104,8 @@ type daemon struct {
 
 	posts chan func() // any goroutine may send
 
+	watchdog *watchdog
+
 	mu      sync.Mutex
 	changed chan struct{} // closed and replaced when the status is another one; guarded by mu
 }
@@ -122,6 +124,7 @@ func newDaemon(o Options) *daemon {
 		changed: make(chan struct{}),
 		items:   make(chan []state.Item, 256),
 	}
+	d.watchdog = newWatchdog(os.Getenv("WATCHDOG_USEC"), os.Getenv("WATCHDOG_PID"), os.Getpid(), d.tell)
 	d.otherClock = otherClock(os.DirFS("/"), d.timeDir())
 	return d
 }
@@ -241,8 +244,9 @@ func (d *daemon) loop(ctx context.Context) error {
 		if again := d.unstored.again; !again.IsZero() && !again.After(time.Now()) {
 			d.storeAll()
 		}
-		if now := time.Now(); !d.trialEnds.IsZero() && !d.trialEnds.After(now) {
-			d.endTrial(now)
+		if !d.trialEnds.IsZero() {
+			d.drain() // who confirmed before the end is heard, however busy the loop was
+			d.judgeTrial(time.Now())
 		}
 		d.judge(time.Now())
 		if !d.dirty.IsZero() && !d.dirty.After(time.Now()) {
@@ -256,6 +260,7 @@ func (d *daemon) loop(ctx context.Context) error {
 		}
 		d.sendProbes()
 		d.takeNames()
+		d.watchdog.progress(time.Now())
 		if d.news {
 			d.announce()
 			d.news = false

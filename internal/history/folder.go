@@ -25,7 +25,12 @@ type Folder struct {
 // Load reads the book that f says is in force. damage tells what could not be
 // read; it is kept aside, and costs nothing but itself. An entry beyond the one in
 // force was written in vain, before a crash, and is removed.
-func (dir Folder) Load(f state.Force) (b Book, damage []string) {
+func (dir Folder) Load(f state.Force) (b Book, damage []string) { return dir.load(f, true) }
+
+// Look is Load for who only looks: nothing is removed or put aside.
+func (dir Folder) Look(f state.Force) (b Book, damage []string) { return dir.load(f, false) }
+
+func (dir Folder) load(f state.Force, tidy bool) (b Book, damage []string) {
 	b = Book{Trial: f.Trial, Run: f.Run, Next: f.ID + 1}
 	names, err := os.ReadDir(dir.Path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -36,7 +41,9 @@ func (dir Folder) Load(f state.Force) (b Book, damage []string) {
 		id, err := strconv.ParseUint(strings.TrimSuffix(n.Name(), suffix), 10, 64)
 		switch {
 		case strings.HasPrefix(n.Name(), "."), err == nil && id > f.ID:
-			_ = dir.Disk.Remove(path) // half of one, or one that nothing says is in force
+			if tidy {
+				_ = dir.Disk.Remove(path) // half of one, or one that nothing says is in force
+			}
 			continue
 		case err != nil || name(id) != n.Name():
 			continue // not ours
@@ -45,6 +52,10 @@ func (dir Folder) Load(f state.Force) (b Book, damage []string) {
 		err = durable.Kept(path, &e)
 		if err == nil && e.ID != id {
 			err = fmt.Errorf("read %s: it is number %d", path, e.ID)
+		}
+		if err != nil && !tidy {
+			damage = append(damage, fmt.Sprintf("a file that was in force can't be read: %v", err))
+			continue
 		}
 		if err != nil {
 			aside, aerr := dir.Disk.Aside(path)

@@ -107,3 +107,18 @@ func TestHistoryIsBounded(t *testing.T) {
 		})
 	}
 }
+
+// The clock set by years, either way, leaves a trial as it is; another boot ends it.
+func TestTrialAndTheClock(t *testing.T) {
+	trial := state.Trial{Before: 1, Boot: "a", Until: time.Hour}
+	for _, years := range []int{-56, -10, 0, 10, 100} {
+		now := state.Clock{Wall: time.Date(2026, 12, 2, 0, 0, 0, 0, time.UTC).AddDate(years, 0, 0), Boot: "a", Up: 59 * time.Minute}
+		if got := trial.Left(now); got != time.Minute {
+			t.Errorf("%d years away %v are left, want 1m", years, got)
+		}
+		now.Boot = "b"
+		if got := trial.Left(now); got > 0 {
+			t.Errorf("after another boot %v are left", got)
+		}
+	}
+}

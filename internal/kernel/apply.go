@@ -86,6 +86,9 @@ func (k *Kernel) apply(ctx context.Context, p plan.Plan) error {
 	}
 	var done []effect
 	for i, s := range p.Steps {
+		if k.opt.Progress != nil {
+			k.opt.Progress()
+		}
 		if flows, ok := s.Do.(plan.DeleteFlows); ok {
 			k.tryFlows(flows)
 			continue
@@ -102,6 +105,9 @@ func (k *Kernel) apply(ctx context.Context, p plan.Plan) error {
 		fail := &StepError{Step: s, N: i + 1, Of: len(p.Steps), Err: err}
 		for j := len(done) - 1; j >= 0; j-- {
 			if done[j].undo != nil {
+				if k.opt.Progress != nil {
+					k.opt.Progress()
+				}
 				if err := done[j].undo(); err != nil {
 					fail.Undo = errors.Join(fail.Undo, fmt.Errorf("undo %s: %w", p.Steps[j], err))
 				}

@@ -37,6 +37,9 @@ type Options struct {
 	// in no order; it must not wait for the Kernel. Nil: nobody wants to know.
 	FlowsEnded func(FlowsEnded)
 
+	// Progress is called after each step of a turn, by Apply. Nil: nobody wants to know.
+	Progress func()
+
 	writes writer // the tests'
 }
 

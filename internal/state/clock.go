@@ -15,9 +15,18 @@ func ReadClock() (Clock, error) {
 	if err != nil {
 		return Clock{}, fmt.Errorf("read which boot this is: %w", err)
 	}
+	up, err := Uptime()
+	if err != nil {
+		return Clock{}, err
+	}
+	return Clock{Wall: time.Now().Round(0), Boot: strings.TrimSpace(string(b)), Up: up}, nil
+}
+
+// Uptime is Clock.Up now: the time since the boot, with that in which the machine slept.
+func Uptime() (time.Duration, error) {
 	var up unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &up); err != nil {
-		return Clock{}, fmt.Errorf("read the time since the boot: %w", err)
+		return 0, fmt.Errorf("read the time since the boot: %w", err)
 	}
-	return Clock{Wall: time.Now().Round(0), Boot: strings.TrimSpace(string(b)), Up: time.Duration(up.Nano())}, nil
+	return time.Duration(up.Nano()), nil
 }
