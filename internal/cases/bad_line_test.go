@@ -191,6 +191,12 @@ func TestSlowLineAndAnother(t *testing.T) {
 				h.until("fiber is degraded", 20*time.Second, func() bool { return h.verdict("fiber") == api.VerdictDegraded })
 				if c.by == "lte" {
 					h.untilOutBy(pc, "lte", 2*patience)
+					text, err := h.tell("why", "172.31.0.50", web4)
+					for _, want := range []string{"leaves by wan.lte as 203.0.113.10", "wan.lte is the one in use: fiber: answers take ", " under way by wan.fiber, as 198.51.100.10"} {
+						if err != nil || !strings.Contains(text, want) {
+							h.Errorf("weir why does not say %q: %v\n%s", want, err, text)
+						}
+					}
 				} else {
 					time.Sleep(patience + 5*time.Second) // nothing is to happen
 					if by := h.status().IPv4.WAN; by != c.by {

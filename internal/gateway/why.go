@@ -112,6 +112,13 @@ func explain(c *config.Config, w world, v failover.Status, a ruleset.Ask) (expla
 		for _, s := range e.Steps {
 			way.Steps = append(way.Steps, api.Step(s))
 		}
+		use := v.Use4
+		if e.Family == 6 {
+			use = v.Use6
+		}
+		if e.Verdict == ruleset.Leaves && e.Route == "" && e.WAN == use.WAN && use.Why != "" {
+			way.Steps = append(way.Steps, api.Step{What: "line", Text: fmt.Sprintf("wan.%s is the one in use: %s", e.WAN, use.Why)})
+		}
 		for _, name := range concerned(c, e) {
 			i := slices.IndexFunc(v.Lines, func(l failover.Line) bool {
 				return l.WAN == name && int(l.Family) == e.Family
