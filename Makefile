@@ -26,7 +26,7 @@ export PATH := $(PATH):/usr/sbin:/sbin
 export CGO_ENABLED = 0
 
 .DEFAULT_GOAL = build
-.PHONY: build demo test test-vm race lint generate generated cross mips vuln deb bench clean tools-go tools-nft
+.PHONY: build demo test soak test-vm race lint generate generated cross mips vuln deb bench clean tools-go tools-nft
 
 build: bin/weir
 
@@ -39,6 +39,11 @@ demo: bin/weir | tools-nft
 test: bin/weir
 	test/install
 	test/run '$(ONLY)'
+
+# The daemon is killed 500 times, at any moment (docs/reliability.md): about ten minutes.
+soak: KILLS ?= 500
+soak:
+	WEIR_SOAK_KILLS=$(KILLS) $(GO) test -count=1 -timeout 60m -v -run '^TestKilledAtAnyMoment$$' ./internal/cases | grep -v 'time='
 
 # What this machine's kernel lacks, on Debian's own under QEMU.
 test-vm: bin/weir
