@@ -84,16 +84,22 @@ func withConf(old, changed string) func(*rehearse.Bench) error {
 	return func(b *rehearse.Bench) error {
 		const conf = "/run/lab/state/named/named.conf"
 		var text []byte
-		if !lab.Until(bg, 10*time.Second, func() bool { // a list takes a moment
+		if !lab.Until(bg, 10*time.Second, func() bool { // the list takes a moment, and would undo what is done before
 			text, _ = os.ReadFile(conf)
-			return strings.Contains(string(text), old)
+			return strings.Contains(string(text), old) && strings.Contains(string(text), "ads.list.weir")
 		}) {
 			return fmt.Errorf("named.conf has no %s", old)
 		}
-		if err := os.WriteFile(conf, []byte(strings.Replace(string(text), old, changed, 1)), 0o640); err != nil {
+		changed := strings.NewReplacer(old, changed, "version none;", `version "changed";`).Replace(string(text))
+		if err := os.WriteFile(conf, []byte(changed), 0o640); err != nil {
 			return err
 		}
-		_, err := b.Lab.Gateway().Run(bg, "pkill", "-HUP", "-f", "named -f .* -c "+conf)
+		if _, err := b.Lab.Gateway().Run(bg, "pkill", "-HUP", "-f", "named -f .* -c "+conf); err != nil {
+			return err
+		}
+		// It is taken in when the version is told.
+		_, err := b.Lab.Gateway().Run(bg, "sh", "-ec",
+			`for i in $(seq 100); do ! dig @127.0.0.1 +short +tries=1 version.bind CH TXT | grep -q changed || exit 0; sleep 0.1; done; exit 1`)
 		return err
 	}
 }
@@ -105,7 +111,7 @@ func TestNameSaboteurs(t *testing.T) {
 		t.Run(saboteur, func(t *testing.T) {
 			t.Parallel()
 			want := []string{"name/home/" + strings.TrimPrefix(saboteur, "name ")}
-			r := expect(t, rehearse.Options{Only: []string{"name"}, Sabotage: []string{saboteur}}, bind, want)
+			r := expect(t, rehearse.Options{Only: []string{"name"}, Sabotage: []string{saboteur}}, withList(t), want)
 			if got := red(r); !slices.Equal(got, want) {
 				t.Errorf("red: %q, want %q", got, want)
 			}
