@@ -100,6 +100,7 @@ else
 	$(GO) run ./test/bench bin/weir
 	$(GO) test -run '^$$' -bench . ./internal/...
 	WEIR_BENCH=1 $(GO) test -count=1 -run '^TestBesideByHand$$' -v ./internal/named
+	WEIR_BENCH=1 $(GO) test -count=1 -run '^TestFirstNameAfterAnOutage$$' -v ./internal/cases
 endif
 
 clean:
