@@ -101,8 +101,9 @@ func (r *Report) SVG(w io.Writer) error {
 		}
 	}
 	if y > top+rows*rowHeight+40 {
-		d.text(plotLeft, y-8, "small", "Each bar is an echo between a client and the internet: green was answered, red was lost; a hole: this machine had no time to send one. Dashed: the fault.")
-		y += 28
+		d.text(plotLeft, y-8, "small", "Each bar is an echo between a client and the internet: green was answered, red was lost. Dashed: the fault.")
+		d.text(plotLeft, y+6, "small", "A hole: this machine had no time to send one, and others' times are as uncertain.")
+		y += 36
 	}
 	y = d.promises(y, r.Promises)
 	_, err := fmt.Fprintf(w, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" font-family="sans-serif">
