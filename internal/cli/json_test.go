@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"weir/internal/api"
+	"weir/internal/doctor"
 	"weir/internal/plan"
 	"weir/internal/rehearse"
 )
@@ -32,6 +33,7 @@ func TestDocumentedJSON(t *testing.T) {
 	for title, shape := range map[string]reflect.Type{
 		"weir status":                reflect.TypeFor[api.Status](),
 		"weir use":                   reflect.TypeFor[api.Used](),
+		"weir doctor":                reflect.TypeFor[[]doctor.Finding](),
 		"weir history":               reflect.TypeFor[[]api.Past](),
 		"weir leases":                reflect.TypeFor[[]api.Lease](),
 		"weir why":                   reflect.TypeFor[api.Why](),

@@ -123,7 +123,7 @@ func open(o Options) (_ *daemon, err error) {
 		return nil, err
 	}
 	// Before anything starts: leases, certificates and signatures are judged by it.
-	note, cerr := floorClock(o.StateDir, builtAt(), time.Now(), o.SetClock)
+	note, cerr := floorClock(o.StateDir, BuiltAt(), time.Now(), o.SetClock)
 	if cerr != nil {
 		o.Log.Error("the clock may be wrong", "err", cerr)
 	}

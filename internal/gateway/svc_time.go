@@ -250,9 +250,9 @@ func floorClock(dir string, built, now time.Time, set func(time.Time) error) (no
 	return fmt.Sprintf("the clock was at %s, and is set to %s, the newest time that is known to be past", now.UTC().Format(time.RFC3339), floor.UTC().Format(time.RFC3339)), err
 }
 
-// builtAt is when this program was made: its commit's time or, where none is
+// BuiltAt is when this program was made: its commit's time or, where none is
 // known, its file's.
-func builtAt() time.Time {
+func BuiltAt() time.Time {
 	if bi, ok := debug.ReadBuildInfo(); ok {
 		for _, s := range bi.Settings {
 			if t, err := time.Parse(time.RFC3339, s.Value); s.Key == "vcs.time" && err == nil {
