@@ -108,7 +108,7 @@ type WAN struct {
 	FastPath    string `json:"fast_path"`               // the form on the port: "tc" or "off"
 	FastPathWhy string `json:"fast_path_why,omitempty"` // why it is off
 
-	Flows     *Flows `json:"flows,omitempty"` // left out: none left the line since the start
+	Flows *Flows `json:"flows,omitempty"` // left out: none left the line since the start
 }
 
 // Flows is what became of the flows that left a line the last time any did: it was

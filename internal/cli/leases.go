@@ -19,7 +19,7 @@ func leasesCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "leases",
 		Short: "List who has which address at home",
-		Long:  `Lists the addresses that the DHCP servers of each LAN have given out, lowest first,
+		Long: `Lists the addresses that the DHCP servers of each LAN have given out, lowest first,
 and the prefixes of routers there.`,
 		Example: `  weir leases
   weir leases --json | jq -r '.[] | select(.name == "nas").address'`,
