@@ -18,7 +18,7 @@ var asker = regexp.MustCompile(`^client (?:@\S+ )?([0-9A-Fa-f.:]+)(?:%\S+)?#\d+ 
 
 // question reads a question, or what a list made of one, from named's log.
 func question(text string) (a weirdns.Asked, ok bool) {
-	client := ""
+	var client string
 	if m := asked.FindStringSubmatch(text); m != nil {
 		client, a.Name, a.Type = m[1], m[2], m[3]
 	} else if m := rewritten.FindStringSubmatch(text); m != nil {
