@@ -27,6 +27,7 @@ import (
 // made, and nothing is said.
 type tamper struct {
 	on           bool
+	dead         bool     // from the change of number fail on nothing is done: a crash
 	fail, forget int      // from 1; 0: none
 	making       []string // what was done before
 	failed       string   // what was to be done, "" if nothing has failed
@@ -41,6 +42,8 @@ func (x *tamper) through(what string, do func() error) error {
 			x.failed = what
 			return unix.EIO
 		}
+	case x.dead:
+		return unix.EIO
 	default:
 		x.undoing = append(x.undoing, what)
 		if len(x.undoing) == x.forget {
@@ -256,5 +259,42 @@ func TestForgottenUndoShows(t *testing.T) {
 				t.Errorf("an undo that forgets a change of the kind %q is not seen (tried %v)", kind, numbers)
 			}
 		}
+	})
+}
+
+// The daemon dies before any change of a plan: the next one makes of what it finds the
+// old house, and the new one. Without WEIR_LONG one change of eight is tried.
+func TestDiesBeforeEachChange(t *testing.T) {
+	oneOf := 8
+	if os.Getenv("WEIR_LONG") != "" {
+		oneOf = 1
+	}
+	netnstest.Alone(t, func(t *testing.T) {
+		b, x := tampered(t)
+		b.turn()
+		tried := 0
+		for n := 1; ; n += oneOf {
+			b.want = thirdHouse()
+			p := b.plan()
+			*x = tamper{on: true, dead: true, fail: n}
+			err := b.k.Apply(t.Context(), p)
+			x.on = false
+			if x.failed == "" {
+				b.must(err)
+				break
+			}
+			tried++
+			b.open()
+			for _, want := range []desired.Desired{thirdHouse(), house()} {
+				b.want = want
+				if p := b.plan(); len(p.Refused) > 0 {
+					t.Fatalf("died before change %d (%s), and then: %q", n, x.failed, p.Refused)
+				}
+				if n%2 == 0 || want.Namespaces[1].Name == "wan-fiber" {
+					b.turn()
+				}
+			}
+		}
+		t.Logf("died before %d changes", tried)
 	})
 }

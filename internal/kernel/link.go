@@ -119,6 +119,7 @@ func parseLink(b []byte) (rawLink, error) {
 	if err != nil {
 		return l, fmt.Errorf("link %d: %w", l.Index, err)
 	}
+	l.Ours = l.Ours || l.Name == plan.Unfinished
 	return l, nil
 }
 
@@ -193,7 +194,7 @@ func (k *Kernel) addLink(s *space, l desired.Link) error {
 		}
 	}
 	data, err := attrs(func(e *netlink.AttributeEncoder) {
-		e.String(unix.IFLA_IFNAME, l.Name)
+		e.String(unix.IFLA_IFNAME, plan.Unfinished)
 		if at != s {
 			e.Uint32(unix.IFLA_NET_NS_FD, uint32(s.file.Fd()))
 		}
@@ -233,11 +234,22 @@ func (k *Kernel) addLink(s *space, l desired.Link) error {
 	if err != nil {
 		return err
 	}
-	if err := at.request(at.route, unix.RTM_NEWLINK, netlink.Create|netlink.Excl, append(ifinfo(0, 0, 0), data...)); err != nil {
+	make := func() error {
+		return at.request(at.route, unix.RTM_NEWLINK, netlink.Create|netlink.Excl, append(ifinfo(0, 0, 0), data...))
+	}
+	err = make()
+	if errors.Is(err, unix.EEXIST) && s.deleteLink(plan.Unfinished) == nil { // a crash left it
+		err = make()
+	}
+	if err != nil {
 		return err
 	}
-	if err := s.setLink(l.Name, plan.LinkAttrs{Alias: plan.Alias, MTU: l.MTU, MAC: l.MAC, AddrGen: &l.AddrGen}); err != nil {
-		_ = s.deleteLink(l.Name)
+	if err := s.setLink(plan.Unfinished, plan.LinkAttrs{Alias: plan.Alias, MTU: l.MTU, MAC: l.MAC, AddrGen: &l.AddrGen}); err != nil {
+		_ = s.deleteLink(plan.Unfinished)
+		return err
+	}
+	if err := s.renameLink(plan.Unfinished, l.Name); err != nil {
+		_ = s.deleteLink(plan.Unfinished)
 		return err
 	}
 	if far != nil {
@@ -247,6 +259,19 @@ func (k *Kernel) addLink(s *space, l desired.Link) error {
 		}
 	}
 	return nil
+}
+
+// renameLink gives a link that is down another name.
+func (s *space) renameLink(from, to string) error {
+	index, err := s.linkIndex(from)
+	if err != nil {
+		return err
+	}
+	data, err := attrs(func(e *netlink.AttributeEncoder) { e.String(unix.IFLA_IFNAME, to) })
+	if err != nil {
+		return err
+	}
+	return s.request(s.route, unix.RTM_NEWLINK, 0, append(ifinfo(index, 0, 0), data...))
 }
 
 func (s *space) deleteLink(name string) error {

@@ -76,6 +76,10 @@ type Link struct {
 // Alias is the IFLA_IFALIAS that marks a link as made by weir.
 const Alias = "weir"
 
+// Unfinished is the name of a link until it carries Alias: who dies in between leaves
+// nothing under its name that looks like somebody else's.
+const Unfinished = "weir-new"
+
 // Addr is an address as it is.
 type Addr struct {
 	desired.Addr
