@@ -175,9 +175,10 @@ lan "off" {
 	for _, l := range []string{"guest", "said", "off"} {
 		w.lans[l] = link{l, 9, ""}
 	}
+	const preferred, valid = 45 * time.Minute, 90 * time.Minute // advertise's defaults; no line has brought its prefix yet
 	want := []dhcpd6.LAN{
-		{Name: "guest", Link: "guest", DNS: addresses("fd12:3456:789a:2::1"), NTP: addresses("fd12:3456:789a:2::1"), Search: []string{"home.arpa"}},
-		{Name: "said", Link: "said", DNS: addresses("fd00:7::53"), NTP: addresses("fd00:7::1"), Search: []string{"example.org"}, Portal: "https://portal.example/api"},
+		{Preferred: preferred, Valid: valid, Awaited: true, Name: "guest", Link: "guest", DNS: addresses("fd12:3456:789a:2::1"), NTP: addresses("fd12:3456:789a:2::1"), Search: []string{"home.arpa"}},
+		{Preferred: preferred, Valid: valid, Awaited: true, Name: "said", Link: "said", DNS: addresses("fd00:7::53"), NTP: addresses("fd00:7::1"), Search: []string{"example.org"}, Portal: "https://portal.example/api"},
 	}
 	if d := cmp.Diff(want, dhcpd6LANs(c, w, true), addrs); d != "" {
 		t.Error(d)
