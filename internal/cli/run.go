@@ -25,7 +25,8 @@ func runCmd() *cobra.Command {
 		Short: "Be the gateway",
 		Long: `Makes this machine, or the network namespace that it is started in, the gateway that
 the file describes, and stays to keep it so. It logs to stderr, and tells systemd
-(Type=notify) when the kernel forwards.
+(Type=notify) when the kernel forwards. Of one message it logs 200 a minute at most, and
+then says how many were left out; --verbose logs all.
 
 However it ends (SIGTERM, a crash, an upgrade) the kernel goes on forwarding, and the
 next start takes over what is there without a packet lost. Only "weir down" takes it
@@ -81,7 +82,11 @@ func logger(w io.Writer, verbose bool) *slog.Logger {
 			return a
 		}
 	}
-	return slog.New(slog.NewTextHandler(w, o))
+	h := slog.Handler(slog.NewTextHandler(w, o))
+	if !verbose {
+		h = newQuota(h)
+	}
+	return slog.New(h)
 }
 
 // quiet logs only what a person must see: for commands that do one thing.
