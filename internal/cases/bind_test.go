@@ -193,6 +193,10 @@ func TestBIND(t *testing.T) {
 			h.Errorf("nsupdate of another's name: %q", got)
 		}
 
+		if got := h.sh(h.gw, `printf 'server 127.0.0.1\nzone local\nupdate add x.local 60 TXT y\nsend\n' | nsupdate -y hmac-sha256:nobody:`+"c2VjcmV0"+` 2>&1 || :`); !strings.Contains(got, "NOTAUTH(BADKEY)") {
+			h.Errorf("nsupdate with a key that nobody knows: %q", got)
+		}
+
 		// An edit reaches it without a restart.
 		pid := h.namedPID()
 		serial := h.dig(pc.Host, "@172.31.0.1 +short local SOA")
