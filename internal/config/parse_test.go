@@ -75,7 +75,7 @@ func TestDefaults(t *testing.T) {
 		LANs: []LAN{{
 			Name: "home", Interface: []string{"eth0"}, Address4: pfx("192.168.77.1/24"), Reach: all,
 			DHCP:      DHCP{Enabled: true, Pool: []Range{rng("192.168.77.128", "192.168.77.254")}, Lease: 12 * time.Hour, BOOTP: true},
-			Advertise: advertised,
+			Advertise: advertised, Domain: []string{"home.arpa"},
 		}},
 		DNS:  DNS{Engine: "auto", Validate: true},
 		Time: Time{Serve: true},
