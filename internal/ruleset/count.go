@@ -6,7 +6,9 @@ import "fmt"
 // back by a line, in a family: packets of flows that went out by it. A packet
 // that answers something new is counted by the second, every other by the first.
 // Never counted are packets of flows that came in by a line, what belongs to no
-// flow, ICMP errors, and the answers to our own probes.
+// flow, ICMP errors, the answers to our own probes, and those of a line's own
+// resolver: it stands in the ISP's network, and answers from its cache when
+// nothing else does.
 func TrafficCounter(wan string, ipv6 bool) string { return "traffic" + digit(ipv6) + "." + wan }
 
 // AnswerCounter counts the first packet that comes back of a flow, each DNS
@@ -60,12 +62,12 @@ func (m *mainTable) answered() {
 	c.add("answered", fmt.Sprintf("ct mark set ct mark or 0x%04x", MarkAnswered))
 }
 
-// probes marks the flows of our own probes: they have the cable's own address,
-// which nothing else has that leaves by it but what asks a line's resolver.
+// probes marks the flows of our own probes, and what asks a line's resolver: they
+// have the cable's own address, which nothing else has that leaves by it.
 func (m *mainTable) probes(out *chain, w WAN) {
 	for _, f := range families() {
 		if near := w.near(f); near.IsValid() {
-			out.add("probe"+f.digit+"."+w.Name, fmt.Sprintf("%s saddr %s meta mark and 0x%03x == 0", f.word, near, MarkBound),
+			out.add("probe"+f.digit+"."+w.Name, fmt.Sprintf("%s saddr %s", f.word, near),
 				fmt.Sprintf("ct mark set ct mark or 0x%04x", MarkProbe))
 		}
 	}
