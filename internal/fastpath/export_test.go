@@ -3,6 +3,7 @@ package fastpath
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/cilium/ebpf"
@@ -102,4 +103,30 @@ func NoLimit(spec *ebpf.CollectionSpec) error {
 		}
 		return false
 	})
+}
+
+// Run runs the port's program on a frame (BPF_PROG_TEST_RUN), between lo and lo:
+// whether it takes it, and what it makes of it.
+func Run(frame []byte, mtu int, ours []desired.Part) (took bool, out []byte, err error) {
+	mac := "00:00:00:00:00:00"
+	lo := Link{Name: "lo", Index: 1, MTU: mtu, MAC: "02:00:00:00:00:02"}
+	var objs cardObjects
+	if err := load(Links{Port: Link{Name: "lo", Index: 1, MAC: mac}, Cable: lo, Far: "02:00:00:00:00:01"}, &objs); err != nil {
+		return false, nil, err
+	}
+	defer objs.Close()
+	if err := setParts(objs.Ours, ours); err != nil {
+		return false, nil, err
+	}
+	out = make([]byte, len(frame)+256)
+	opts := &ebpf.RunOptions{Data: frame, DataOut: out}
+	verdict, err := objs.WeirPort.Run(opts)
+	if err != nil {
+		return false, nil, err
+	}
+	const redirect = 7 // TC_ACT_REDIRECT
+	if verdict != redirect && int32(verdict) != -1 {
+		return false, nil, fmt.Errorf("verdict %d", int32(verdict))
+	}
+	return verdict == redirect, opts.DataOut, nil
 }

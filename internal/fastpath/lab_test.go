@@ -61,6 +61,7 @@ forward "web" {
 type lab struct {
 	testing.TB
 	k               *kernel.Kernel
+	opt             kernel.Options
 	cfg             *config.Config
 	st              state.State
 	inside, outside *end
@@ -94,10 +95,8 @@ func newLab(t testing.TB, fast bool) *lab {
 	if diags.HasErrors() {
 		t.Fatal(diags)
 	}
-	var err error
-	l.k, err = kernel.Open(kernel.Options{StateDir: t.TempDir(), RuntimeDir: t.TempDir()})
-	l.must(err)
-	t.Cleanup(func() { l.k.Close() })
+	l.opt = kernel.Options{StateDir: t.TempDir(), RuntimeDir: t.TempDir()}
+	l.open()
 	if !l.k.Machine().FastPath {
 		netnstest.Missing(t, "bpf", fmt.Errorf("%s", l.k.Machine().NoFastPath))
 	}
@@ -115,6 +114,15 @@ func newLab(t testing.TB, fast bool) *lab {
 	l.neighbour("wan-fiber", "eth1", "198.51.100.77", l.outside.mac)
 	l.neighbour("wan-fiber", "eth1", "2001:db8:1::1", l.outside.mac)
 	return l
+}
+
+// open opens the kernel, as another process would.
+func (l *lab) open() {
+	l.Helper()
+	k, err := kernel.Open(l.opt)
+	l.must(err)
+	l.k = k
+	l.Cleanup(func() { k.Close() })
 }
 
 // turn plans and applies until the kernel is as wanted.

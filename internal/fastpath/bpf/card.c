@@ -224,8 +224,11 @@ static __always_inline int over_cable(struct __sk_buff *skb)
 
 	if ((void *)(eth + 1) > end)
 		return TC_ACT_SHOT; // it was there a moment ago
-	__builtin_memcpy(eth->h_dest, (void *)between.main_mac, ETH_ALEN);
-	__builtin_memcpy(eth->h_source, (void *)between.cable_mac, ETH_ALEN);
+	// Byte by byte: a copy as a whole would forget that it is volatile, and be of zeros.
+	for (int i = 0; i < ETH_ALEN; i++) {
+		eth->h_dest[i] = between.main_mac[i];
+		eth->h_source[i] = between.cable_mac[i];
+	}
 	skb->mark = 0;
 	return counted(SHORT, bpf_redirect_peer(between.cable, 0));
 }
