@@ -89,6 +89,9 @@ type daemon struct {
 	lanStatus []dhcpd.Status
 	nextEnd   time.Time // when the next of leases ends; zero: none does
 
+	near      []kernel.Neighbour // devices of IPv6 on the LANs that answered once
+	lookAgain time.Time          // when it is looked who they are
+
 	namesAgain time.Time // syncDNS goes through a storm of leases not before
 
 	built desired.Desired         // by the last turn
@@ -207,7 +210,7 @@ func (d *daemon) loop(ctx context.Context) error {
 	d.wantTurn(0)
 	d.log.Info("weir starts", "version", d.o.Version, "gateway", d.cfg.Gateway.Name, "file", d.inForce().From)
 	for !d.ended {
-		if err := wake.Set(earlier(earlier(earlier(d.dirty, d.nextTick), earlier(d.nextEnd, earlier(earlier(d.trialEnds, d.unstored.again), d.world.nextWait()))), poll)); err != nil {
+		if err := wake.Set(earlier(earlier(earlier(d.dirty, d.nextTick), earlier(d.nextEnd, earlier(earlier(d.trialEnds, d.unstored.again), d.world.nextWait()))), earlier(poll, d.lookAgain))); err != nil {
 			return err
 		}
 		select {
@@ -237,6 +240,12 @@ func (d *daemon) loop(ctx context.Context) error {
 		}
 		if d.ended {
 			break // no turn that is wanted may build again what was taken apart
+		}
+		if now := time.Now(); !d.lookAgain.After(now) {
+			d.lookAgain = now.Add(nearEvery)
+			if d.lookNear() && d.ready {
+				d.nextEnd = earlier(d.nextEnd, now)
+			}
 		}
 		if !d.nextEnd.IsZero() && !d.nextEnd.After(time.Now()) {
 			d.syncDNS(ctx)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"weir/internal/config"
 	"weir/internal/desired"
 	"weir/internal/dhcpd"
 	"weir/internal/dhcpd6"
@@ -339,7 +340,7 @@ func TestDNSConfig(t *testing.T) {
 	w.wans["fiber"] = k // static: it has no resolver of its own
 	far := farEnds(desired.Build(c, w.state(c)))
 	leased := []dns.Name{{Name: "tablet", Addrs: addresses("172.31.0.100")}}
-	got := dnsConfig(c, w, far, leased)
+	got := dnsConfig(c, w, far, leased, none)
 	want := dns.Config{
 		Gateway: "gw", Domain: "home.arpa", Via: "IPv4 lte, IPv6 ",
 		LANs:      []dns.LAN{{Name: "home", Addrs: prefixes("172.31.0.1/24", "fd00::1/64")}},
@@ -357,11 +358,11 @@ func TestDNSConfig(t *testing.T) {
 	k = w.wans["lte"]
 	k.up4 = false
 	w.wans["lte"] = k
-	if got := dnsConfig(c, w, far, nil); len(got.Upstreams) != 0 {
+	if got := dnsConfig(c, w, far, nil, none); len(got.Upstreams) != 0 {
 		t.Errorf("a dead line's resolver is asked: %v", got.Upstreams)
 	}
 	c = mustParse(t, twoLines+`dns { upstream = ["9.9.9.9", "tls://9.9.9.9#dns.quad9.net"] }`)
-	if got := dnsConfig(c, w, far, nil).Upstreams; len(got) != 2 || got[1].String() != "tls://9.9.9.9#dns.quad9.net" {
+	if got := dnsConfig(c, w, far, nil, none).Upstreams; len(got) != 2 || got[1].String() != "tls://9.9.9.9#dns.quad9.net" {
 		t.Errorf("the file's upstreams are %v", got)
 	}
 	want2 := append(addresses("127.0.0.1", "::1"), addresses("172.31.0.1", "fd00::1")...)
@@ -392,3 +393,5 @@ lan "home" {
 		t.Error(d)
 	}
 }
+
+func none(*config.Host) []netip.Addr { return nil }

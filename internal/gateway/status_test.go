@@ -137,7 +137,7 @@ func TestLeases(t *testing.T) {
 		t.Error(d)
 	}
 	var names []string
-	for _, n := range leasedNames(got) {
+	for _, n := range leasedNames(devices(c, world{}, got, nil)) {
 		names = append(names, n.Name)
 	}
 	if d := cmp.Diff([]string{"synology", "tablet"}, names); d != "" {

@@ -273,14 +273,18 @@ func held(leases map[leaseKey]state.Lease, c *config.Config, clock state.Clock) 
 	return out, next
 }
 
-// leasedNames are the names that clients gave themselves, newest first.
-func leasedNames(leases []state.Lease) []dns.Name {
-	leases = slices.Clone(leases)
-	slices.SortStableFunc(leases, func(a, b state.Lease) int { return b.Granted.Compare(a.Granted) })
+// leasedNames are what devices with leases are called, newest first.
+func leasedNames(all []called) []dns.Name {
+	all = slices.Clone(all)
+	slices.SortStableFunc(all, func(a, b called) int { return b.granted.Compare(a.granted) })
 	var out []dns.Name
-	for _, l := range leases {
-		if l.Hostname != "" && l.Addr.Is4() {
-			out = append(out, dns.Name{Name: l.Hostname, Addrs: []netip.Addr{l.Addr}})
+	for _, d := range all {
+		addrs := d.six
+		if d.addr.IsValid() {
+			addrs = append([]netip.Addr{d.addr}, d.six...)
+		}
+		if d.name != "" {
+			out = append(out, dns.Name{Name: d.name, Addrs: addrs})
 		}
 	}
 	return out

@@ -18,7 +18,7 @@ import (
 
 // dnsConfig is what the resolver is told, but for its sockets. far has the far
 // ends of the cables, under which the lines' own servers are asked.
-func dnsConfig(c *config.Config, w world, far map[string][]netip.Addr, leased []dns.Name) dns.Config {
+func dnsConfig(c *config.Config, w world, far map[string][]netip.Addr, leased []dns.Name, more func(*config.Host) []netip.Addr) dns.Config {
 	st := w.state(c)
 	out := dns.Config{Gateway: c.Gateway.Name, Domain: c.Gateway.Domain, Leases: leased, Via: "IPv4 " + w.use4 + ", IPv6 " + w.use6, Log: c.DNS.Log}
 	for _, l := range c.LANs {
@@ -33,6 +33,7 @@ func dnsConfig(c *config.Config, w world, far map[string][]netip.Addr, leased []
 					}
 				}
 			}
+			n.Addrs = unique(append(n.Addrs, more(&h)...))
 			if len(n.Addrs) > 0 {
 				out.Hosts = append(out.Hosts, n)
 			}
@@ -113,7 +114,7 @@ func (d *daemon) syncDNS(ctx context.Context) {
 		return // the port is not free yet; it comes again
 	}
 	if d.useBIND() {
-		bind, notes, err := d.wholeNamed(d.cfg, d.world, d.built, leases)
+		bind, notes, err := d.wholeNamed(d.cfg, d.world, d.built, leases, d.near)
 		switch {
 		case err == nil && d.dns != nil:
 			d.changeEngine(ctx)
@@ -136,7 +137,8 @@ func (d *daemon) syncDNS(ctx context.Context) {
 	}
 	s := d.dns
 	s.mu.Lock()
-	s.want = dnsConfig(d.cfg, d.world, d.far, leasedNames(leases))
+	s.want = dnsConfig(d.cfg, d.world, d.far, leasedNames(devices(d.cfg, d.world, leases, d.near)),
+		func(h *config.Host) []netip.Addr { return hostMore(d.cfg, d.world, h, leases, d.near) })
 	s.want.Lists = d.dnsLists(d.cfg, d.world.state(d.cfg))
 	s.addrs = dnsAddrs(d.cfg, d.world.state(d.cfg))
 	s.mu.Unlock()

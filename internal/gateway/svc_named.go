@@ -19,18 +19,19 @@ import (
 	"weir/internal/desired"
 	"weir/internal/dns"
 	"weir/internal/foreign"
+	"weir/internal/kernel"
 	"weir/internal/named"
 	"weir/internal/state"
 )
 
 // namedConfig is what BIND is told. cables has the addresses of their ends.
-func namedConfig(c *config.Config, w world, cables desired.Desired, leases []state.Lease) named.Config {
+func namedConfig(c *config.Config, w world, cables desired.Desired, leases []state.Lease, seen []kernel.Neighbour) named.Config {
 	st := w.state(c)
 	out := named.Config{Gateway: c.Gateway.Name, Domain: c.Gateway.Domain, Unchecked: !c.DNS.Validate, Log: c.DNS.Log}
 	for _, l := range c.LANs {
 		out.LANs = append(out.LANs, named.LAN{Name: l.Name, Addrs: lanAddresses(c, l, st), Domains: l.Domain})
 		for _, h := range l.Hosts {
-			out.Hosts = append(out.Hosts, named.Host{Name: h.DNSName, Addrs: c.HostAddrs(&h, st.ULA), Alias: h.Alias, Domains: l.Domain})
+			out.Hosts = append(out.Hosts, named.Host{Name: h.DNSName, Addrs: unique(append(c.HostAddrs(&h, st.ULA), hostMore(c, w, &h, leases, seen)...)), Alias: h.Alias, Domains: l.Domain})
 		}
 	}
 	out.Clients, out.Private = dnsClients(c, st), c.DNS.PrivateDomain
@@ -64,16 +65,9 @@ func namedConfig(c *config.Config, w world, cables desired.Desired, leases []sta
 	for _, k := range c.DNS.Keys {
 		out.Keys = append(out.Keys, named.Key{Name: k.Name, Algorithm: k.Algorithm, Zones: k.Zone, Names: k.Names, Types: k.Types})
 	}
-	for _, l := range leases {
-		if !l.Addr.Is4() {
-			continue
-		}
-		name := l.Hostname
-		if h := c.Host(l.Host); h != nil && h.LAN == l.LAN && !slices.ContainsFunc(h.Address, netip.Addr.Is4) {
-			name = h.DNSName // the file names it, and leaves its address to the pool
-		}
-		if lan := c.LAN(l.LAN); lan != nil && name != "" {
-			out.Leases = append(out.Leases, named.Lease{Name: name, Addr: l.Addr, Client: l.Client, MAC: l.MAC, Domains: lan.Domain})
+	for _, d := range devices(c, w, leases, seen) {
+		if lan := c.LAN(d.lan); lan != nil && d.name != "" {
+			out.Leases = append(out.Leases, named.Lease{Name: d.name, Addr: d.addr, Six: d.six, Client: d.client, DUID: d.duid, MAC: d.mac, Domains: lan.Domain})
 		}
 	}
 	return out
@@ -117,12 +111,12 @@ func rootAnchors(stateDir string) (text, note string) {
 }
 
 // wholeNamed is namedConfig with what this machine has.
-func (d *daemon) wholeNamed(c *config.Config, w world, cables desired.Desired, leases []state.Lease) (_ named.Config, notes []string, err error) {
+func (d *daemon) wholeNamed(c *config.Config, w world, cables desired.Desired, leases []state.Lease, near []kernel.Neighbour) (_ named.Config, notes []string, err error) {
 	p, err := named.Find()
 	if err != nil {
 		return named.Config{}, nil, err
 	}
-	out := namedConfig(c, w, cables, leases)
+	out := namedConfig(c, w, cables, leases, near)
 	out.Program, out.Dir = p, d.namedDir()
 	var note string
 	if out.Anchors, note = rootAnchors(d.o.StateDir); note != "" {
@@ -163,7 +157,7 @@ func (d *daemon) checkNames(ctx context.Context, c *config.Config, w world) erro
 	if bind, _ := d.chooseEngine(c); !bind {
 		return nil
 	}
-	nc, _, err := d.wholeNamed(c, w, desired.Build(c, w.state(c)), nil)
+	nc, _, err := d.wholeNamed(c, w, desired.Build(c, w.state(c)), nil, nil)
 	if errors.Is(err, named.ErrMissing) {
 		return nil // a note says so
 	}

@@ -59,7 +59,7 @@ dns {
 		{LAN: "home", Addr: netip.MustParseAddr("172.31.0.131"), Client: "01aabb", MAC: "02:00:00:00:00:ab", Hostname: "phone"},
 		{LAN: "home", Addr: netip.MustParseAddr("172.31.0.132"), Client: "01aabc", MAC: "02:00:00:00:00:ac"},
 	}
-	got := namedConfig(c, w, desired.Build(c, st), leases)
+	got := namedConfig(c, w, desired.Build(c, st), leases, nil)
 	near, far := got.Cables[0].Near, got.Cables[0].Far
 	if len(near) != 2 || len(far) != 2 || !got.Cables[0].Networks[0].Contains(near[0]) || !got.Cables[0].Networks[1].Contains(far[1]) || near[0] == far[0] {
 		t.Errorf("cables: %+v", got.Cables)

@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"net/netip"
+	"time"
 
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
@@ -92,4 +94,84 @@ func delNeighbour(a netip.Addr, index int) []byte {
 	}
 	native.PutUint32(b[4:], uint32(index))
 	return append(b, attr(ndaDst, a.AsSlice())...)
+}
+
+// Neighbour is a device on a link, as the kernel knows it.
+type Neighbour struct {
+	Link string
+	Addr netip.Addr // of IPv6
+	MAC  string
+	Ago  time.Duration // when it was last heard to be there, whole hundredths of a second
+}
+
+// Neighbours are the devices of IPv6 on main's links that answered once.
+func (k *Kernel) Neighbours() ([]Neighbour, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	s, err := k.space("")
+	if err != nil {
+		return nil, err
+	}
+	links, err := s.links()
+	if err != nil {
+		return nil, err
+	}
+	names := map[int]string{}
+	for _, l := range links {
+		names[l.Index] = l.Name
+	}
+	req := make([]byte, sizeofNdMsg)
+	req[0] = unix.AF_INET6
+	msgs, err := dump(s.route, unix.RTM_GETNEIGH, req)
+	if err != nil {
+		return nil, fmt.Errorf("list neighbours: %w", err)
+	}
+	var out []Neighbour
+	for _, m := range msgs {
+		if m.Header.Type != unix.RTM_NEWNEIGH {
+			continue
+		}
+		n, index, err := foundNeighbour(m.Data)
+		if err != nil {
+			return nil, fmt.Errorf("list neighbours: %w", err)
+		}
+		if n.Link = names[index]; n.Addr.Is6() && n.MAC != "" && n.Link != "" {
+			out = append(out, n)
+		}
+	}
+	return out, nil
+}
+
+// Attributes of a neighbour (linux/neighbour.h), and how many ticks (USER_HZ) the
+// kernel counts in a second to user space.
+const (
+	ndaLLAddr    = 2
+	ndaCacheInfo = 3
+	userHZ       = 100
+)
+
+// foundNeighbour reads a neighbour that answered; one that did not has no MAC.
+func foundNeighbour(b []byte) (n Neighbour, index int, err error) {
+	if len(b) < sizeofNdMsg {
+		return n, 0, short("neighbour", b)
+	}
+	index = int(native.Uint32(b[4:]))
+	if native.Uint16(b[8:])&(unix.NUD_REACHABLE|unix.NUD_STALE|unix.NUD_DELAY|unix.NUD_PROBE) == 0 {
+		return n, index, nil
+	}
+	err = decode(b[sizeofNdMsg:], func(d *netlink.AttributeDecoder) {
+		switch d.Type() {
+		case ndaDst:
+			n.Addr, _ = netip.AddrFromSlice(d.Bytes())
+		case ndaLLAddr:
+			if hw := d.Bytes(); len(hw) == 6 {
+				n.MAC = net.HardwareAddr(hw).String()
+			}
+		case ndaCacheInfo: // struct nda_cacheinfo: confirmed, used, updated, refcnt
+			if c := d.Bytes(); len(c) >= 4 {
+				n.Ago = time.Duration(native.Uint32(c)) * time.Second / userHZ
+			}
+		}
+	})
+	return n, index, err
 }

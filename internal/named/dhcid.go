@@ -32,8 +32,16 @@ func dhcid(name string, kind uint16, id []byte) (string, error) {
 }
 
 // dhcidOf is the record of a lease's client: by its client identifier if it sent
-// one, else by its Ethernet address (RFC 4703, 5.2).
+// one, else by its Ethernet address (RFC 4703, 5.2); by its DUID, if it has a lease
+// of IPv6 only.
 func dhcidOf(name string, l Lease) (string, error) {
+	if l.Client == "" && l.DUID != "" {
+		duid, err := hex.DecodeString(l.DUID)
+		if err != nil {
+			return "", fmt.Errorf("DHCID of %s: %w", name, err)
+		}
+		return dhcid(name, dhcidDUID, duid)
+	}
 	if !strings.HasPrefix(l.Client, "mac:") {
 		id, err := hex.DecodeString(l.Client)
 		if err == nil && len(id) > 0 {

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/miekg/dns"
@@ -21,7 +22,37 @@ const leaseTTL = time.Minute
 // held is a name that a lease has in the zones.
 type held struct {
 	addr  netip.Addr // invalid: none
+	six   string     // IPv6 addresses, in order, with spaces between: comparable
 	dhcid string     // the name's holder
+}
+
+// all are its addresses of both families.
+func (h held) all() []netip.Addr {
+	out := h.sixes()
+	if h.addr.IsValid() {
+		out = append([]netip.Addr{h.addr}, out...)
+	}
+	return out
+}
+
+func (h held) sixes() (out []netip.Addr) {
+	for _, s := range strings.Fields(h.six) {
+		if a, err := netip.ParseAddr(s); err == nil {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+// sixText is what held.six has of addresses.
+func sixText(addrs []netip.Addr) string {
+	addrs = slices.Clone(addrs)
+	slices.SortFunc(addrs, netip.Addr.Compare)
+	var out []string
+	for _, a := range slices.Compact(addrs) {
+		out = append(out, a.String())
+	}
+	return strings.Join(out, " ")
 }
 
 // leases keeps the names of leases in the zones as they should be. What is there
@@ -30,6 +61,7 @@ type held struct {
 type leases struct {
 	names   map[string]held   // by absolute name
 	reverse map[string]string // the name that an address has, by its reverse name
+	fresh   map[string]bool   // names that were learnt since the last sync
 }
 
 // learn takes in what a zone holds.
@@ -45,6 +77,10 @@ func (s *leases) learn(zone string, rrs []dns.RR) {
 	for name, id := range mine {
 		if _, ok := s.names[name]; !ok && !within(name, "arpa.") {
 			s.names[name] = held{dhcid: id}
+			if s.fresh == nil {
+				s.fresh = map[string]bool{}
+			}
+			s.fresh[name] = true
 		}
 	}
 	for _, rr := range rrs {
@@ -55,11 +91,30 @@ func (s *leases) learn(zone string, rrs []dns.RR) {
 		switch rr := rr.(type) {
 		case *dns.A:
 			a, _ := netip.AddrFromSlice(rr.A.To4())
-			s.names[name] = held{addr: a, dhcid: mine[name]}
+			h := s.names[name]
+			h.addr, h.dhcid = a, mine[name]
+			s.names[name] = h
+		case *dns.AAAA:
+			a, _ := netip.AddrFromSlice(rr.AAAA)
+			h := s.names[name]
+			h.six, h.dhcid = sixText(append(h.sixes(), a)), mine[name]
+			s.names[name] = h
 		case *dns.PTR:
 			s.reverse[name] = absolute(rr.Ptr)
 		}
 	}
+}
+
+// settle tells, of what was learnt, the IPv6 addresses that leases gave from those
+// that others put there with keys: the reverse of the former is a lease's too.
+func (s *leases) settle() {
+	for name := range s.fresh {
+		if h, ok := s.names[name]; ok {
+			h.six = sixText(slices.DeleteFunc(h.sixes(), func(a netip.Addr) bool { return s.reverse[reverseOf(a)] != name }))
+			s.names[name] = h
+		}
+	}
+	s.fresh = nil
 }
 
 // given is a lease and the name that it is to have.
@@ -83,13 +138,13 @@ func (s *leases) wanted(c Config, zones []*zone) (out []given, notes []string) {
 	var order []string
 	for _, l := range c.Leases {
 		label, ok := weirdns.Label(l.Name)
-		if !ok {
+		if !ok || !l.any().IsValid() {
 			continue
 		}
 		for _, name := range c.names(label, l.Domains) {
 			if taken[name] {
-				if !slices.ContainsFunc(c.Hosts, func(h Host) bool { return h.Name == label && slices.Contains(h.Addrs, l.Addr) }) {
-					notes = append(notes, fmt.Sprintf("%s calls itself %s, which is another's by the file: it has no name", l.Addr, spoken(name)))
+				if !slices.ContainsFunc(c.Hosts, func(h Host) bool { return h.Name == label && slices.Contains(h.Addrs, l.any()) }) {
+					notes = append(notes, fmt.Sprintf("%s calls itself %s, which is another's by the file: it has no name", l.any(), spoken(name)))
 				}
 				continue
 			}
@@ -101,7 +156,7 @@ func (s *leases) wanted(c Config, zones []*zone) (out []given, notes []string) {
 			if by[name] == nil {
 				order = append(order, name)
 			}
-			by[name] = append(by[name], given{name, held{l.Addr, id}})
+			by[name] = append(by[name], given{name, held{l.Addr, sixText(l.Six), id}})
 		}
 	}
 	for _, name := range order {
@@ -109,7 +164,7 @@ func (s *leases) wanted(c Config, zones []*zone) (out []given, notes []string) {
 		i := max(0, slices.IndexFunc(all, func(g given) bool { return g.dhcid == s.names[name].dhcid }))
 		for j, g := range all {
 			if g.dhcid != all[i].dhcid {
-				notes = append(notes, fmt.Sprintf("%s calls itself %s as %s does, which was first: it has no name", all[j].addr, spoken(name), all[i].addr))
+				notes = append(notes, fmt.Sprintf("%s calls itself %s as %s does, which was first: it has no name", all[j].all()[0], spoken(name), all[i].all()[0]))
 			}
 		}
 		out = append(out, all[i])
@@ -119,17 +174,20 @@ func (s *leases) wanted(c Config, zones []*zone) (out []given, notes []string) {
 
 // sync makes the zones hold the names of the leases, and no others of leases.
 func (s *leases) sync(ctx context.Context, u client, c Config, zones []*zone) (notes []string, err error) {
+	s.settle()
 	want, notes := s.wanted(c, zones)
 	byName := map[string]given{}
 	byReverse := map[string]string{}
 	for _, g := range want {
 		byName[g.name] = g
-		if arpa := reverseOf(g.addr); byReverse[arpa] == "" {
-			byReverse[arpa] = g.name
+		for _, a := range g.all() {
+			if arpa := reverseOf(a); byReverse[arpa] == "" {
+				byReverse[arpa] = g.name
+			}
 		}
 	}
 	for name, h := range s.names {
-		if g, ok := byName[name]; !ok || g.dhcid != h.dhcid {
+		if _, ok := byName[name]; !ok {
 			err = errors.Join(err, s.take(ctx, u, zones, name, h))
 		}
 	}
@@ -145,8 +203,10 @@ func (s *leases) sync(ctx context.Context, u client, c Config, zones []*zone) (n
 				notes = append(notes, note)
 			}
 		}
-		if arpa := reverseOf(g.addr); s.names[g.name] == g.held && byReverse[arpa] == g.name && s.reverse[arpa] != g.name {
-			err = errors.Join(err, s.giveReverse(ctx, u, zones, arpa, g))
+		for _, a := range g.all() {
+			if arpa := reverseOf(a); s.names[g.name] == g.held && byReverse[arpa] == g.name && s.reverse[arpa] != g.name {
+				err = errors.Join(err, s.giveReverse(ctx, u, zones, arpa, g))
+			}
 		}
 	}
 	return notes, err
@@ -156,8 +216,16 @@ func header(name string, rrtype uint16) dns.RR_Header {
 	return dns.RR_Header{Name: name, Rrtype: rrtype, Class: dns.ClassINET, Ttl: seconds(leaseTTL)}
 }
 
-func (h held) records(name string) (addr, id dns.RR) {
-	return &dns.A{Hdr: header(name, dns.TypeA), A: h.addr.AsSlice()}, &dns.DHCID{Hdr: header(name, dns.TypeDHCID), Digest: h.dhcid}
+// records are a name's: its addresses, and whose it is.
+func (h held) records(name string) (addrs []dns.RR, id dns.RR) {
+	for _, a := range h.all() {
+		if a.Is4() {
+			addrs = append(addrs, &dns.A{Hdr: header(name, dns.TypeA), A: a.AsSlice()})
+		} else {
+			addrs = append(addrs, &dns.AAAA{Hdr: header(name, dns.TypeAAAA), AAAA: a.AsSlice()})
+		}
+	}
+	return addrs, &dns.DHCID{Hdr: header(name, dns.TypeDHCID), Digest: h.dhcid}
 }
 
 // give puts a name in, as RFC 4703, 5.3 has it: a new one if nobody has it, else
@@ -167,16 +235,17 @@ func (s *leases) give(ctx context.Context, u client, zones []*zone, g given) (no
 	if z == nil {
 		return "", nil
 	}
-	if _, ours := s.names[g.name]; !ours {
+	before, ours := s.names[g.name]
+	addrs, id := g.records(g.name)
+	if !ours {
 		m := new(dns.Msg)
 		m.SetUpdate(z.name)
-		a, id := g.records(g.name)
-		m.NameNotUsed([]dns.RR{a})
-		m.Insert([]dns.RR{a, id})
+		m.NameNotUsed([]dns.RR{id})
+		m.Insert(append([]dns.RR{dns.Copy(id)}, addrs...))
 		rcode, err := u.update(ctx, m)
 		switch {
 		case err != nil || rcode != dns.RcodeSuccess && rcode != dns.RcodeYXDomain:
-			return "", updateError("give "+spoken(g.name)+" to "+g.addr.String(), rcode, err)
+			return "", updateError("give "+spoken(g.name)+" to "+g.all()[0].String(), rcode, err)
 		case rcode == dns.RcodeSuccess:
 			s.names[g.name] = g.held
 			return "", nil
@@ -184,17 +253,29 @@ func (s *leases) give(ctx context.Context, u client, zones []*zone, g given) (no
 	}
 	m := new(dns.Msg)
 	m.SetUpdate(z.name)
-	a, id := g.records(g.name)
-	m.Used([]dns.RR{id})
-	m.RemoveRRset([]dns.RR{a})
-	m.Insert([]dns.RR{a})
+	// What others put there with keys stays; who it is may be known better by now,
+	// when a device has a lease of the other family too.
+	if !ours {
+		before = held{dhcid: g.dhcid}
+	}
+	old, holder := before.records(g.name)
+	m.Used([]dns.RR{dns.Copy(holder)})
+	m.RemoveRRset([]dns.RR{&dns.A{Hdr: header(g.name, dns.TypeA)}})
+	if len(old) > 0 {
+		m.Remove(old)
+	}
+	if g.dhcid != before.dhcid {
+		m.RemoveRRset([]dns.RR{&dns.DHCID{Hdr: header(g.name, dns.TypeDHCID)}})
+		m.Insert([]dns.RR{id})
+	}
+	m.Insert(addrs)
 	rcode, err := u.update(ctx, m)
 	switch {
 	case err != nil || rcode != dns.RcodeSuccess && rcode != dns.RcodeNXRrset:
-		return "", updateError("give "+spoken(g.name)+" to "+g.addr.String(), rcode, err)
+		return "", updateError("give "+spoken(g.name)+" to "+g.all()[0].String(), rcode, err)
 	case rcode == dns.RcodeNXRrset:
 		delete(s.names, g.name)
-		return fmt.Sprintf("%s calls itself %s, which somebody put into the zone with a key: it has no name", g.addr, spoken(g.name)), nil
+		return fmt.Sprintf("%s calls itself %s, which somebody put into the zone with a key: it has no name", g.all()[0], spoken(g.name)), nil
 	}
 	s.names[g.name] = g.held
 	return "", nil
@@ -213,7 +294,7 @@ func (s *leases) giveReverse(ctx context.Context, u client, zones []*zone, arpa 
 	m.RemoveRRset([]dns.RR{ptr, id})
 	m.Insert([]dns.RR{ptr, id})
 	if rcode, err := u.update(ctx, m); err != nil || rcode != dns.RcodeSuccess {
-		return updateError("name "+g.addr.String(), rcode, err)
+		return updateError("give "+spoken(arpa)+" its name", rcode, err)
 	}
 	s.reverse[arpa] = g.name
 	return nil
@@ -229,6 +310,16 @@ func (s *leases) take(ctx context.Context, u client, zones []*zone, name string,
 		return nil
 	}
 	id := &dns.DHCID{Hdr: header(name, dns.TypeDHCID), Digest: h.dhcid}
+	if h.six != "" {
+		m := new(dns.Msg)
+		m.SetUpdate(z.name)
+		m.Used([]dns.RR{dns.Copy(id)})
+		ours, _ := held{six: h.six}.records(name)
+		m.Remove(ours)
+		if rcode, err := u.update(ctx, m); err != nil || rcode != dns.RcodeSuccess && rcode != dns.RcodeNXRrset {
+			return updateError("take "+spoken(name)+" out", rcode, err)
+		}
+	}
 	m := new(dns.Msg)
 	m.SetUpdate(z.name)
 	m.Used([]dns.RR{dns.Copy(id)})

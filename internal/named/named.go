@@ -91,12 +91,22 @@ type Host struct {
 
 // Lease is a device that calls itself something.
 type Lease struct {
-	Name   string // a DNS label; need not be valid
-	Addr   netip.Addr
-	Client string // option 61 in hex, or "mac:" and the Ethernet address
+	Name   string       // a DNS label; need not be valid
+	Addr   netip.Addr   // of IPv4; invalid: none
+	Six    []netip.Addr // of IPv6
+	Client string       // option 61 in hex, or "mac:" and the Ethernet address; "": it has no lease of IPv4
+	DUID   string       // in hex; of who has no Client
 	MAC    string
 
 	Domains []string // as a Host's
+}
+
+// any is one of its addresses; invalid: it has none.
+func (l Lease) any() netip.Addr {
+	if !l.Addr.IsValid() && len(l.Six) > 0 {
+		return l.Six[0]
+	}
+	return l.Addr
 }
 
 // Zone is a zone block of the file.
