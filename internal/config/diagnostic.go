@@ -74,6 +74,21 @@ func (ds Diagnostics) sort(files []File) {
 	})
 }
 
+// first is ds without what comes after the first n, of which it tells how many.
+func (ds Diagnostics) first(n int) Diagnostics {
+	if len(ds) <= n {
+		return ds
+	}
+	more := 0
+	for _, d := range ds[n:] {
+		if d.Severity == SeverityError {
+			more++
+		}
+	}
+	ds = slices.Clone(ds[:n])
+	return append(ds, Diagnostic{Severity: SeverityError, File: ds[n-1].File, Summary: fmt.Sprintf("and %d mistakes more", more), Detail: "They are told when those above are mended."})
+}
+
 // Format renders ds for a terminal: where, what, the line itself, and what
 // would be right. files are those that were parsed. Secrets in a quoted line
 // are hidden.

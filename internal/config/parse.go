@@ -32,11 +32,14 @@ func Parse(files ...File) (*Config, Diagnostics) {
 	for _, b := range bodies {
 		c.body(root, b)
 	}
-	cfg := c.build(root)
+	var cfg *Config
+	if !c.full {
+		cfg = c.build(root)
+	}
 	c.diags.sort(files)
 	c.diags = slices.Compact(c.diags)
 	if c.diags.HasErrors() {
-		return nil, c.diags
+		return nil, c.diags.first(mostMistakes)
 	}
 	return cfg, c.diags
 }
@@ -49,6 +52,15 @@ func Syntax(f File) Diagnostics {
 	return c.diags
 }
 
+// Bounds far beyond any house, so that no file takes long to read: many checks
+// compare each with each.
+const (
+	mostBlocks   = 4096  // of a type, in all files
+	mostHosts    = 65536 // they are looked up instead
+	mostValues   = 4096  // of a list
+	mostMistakes = 1000  // that are told
+)
+
 // checker carries what the steps of Parse share.
 type checker struct {
 	files []File
@@ -59,6 +71,9 @@ type checker struct {
 	// broken says that a file has a syntax error. What was parsed is checked, but
 	// nothing is said about what is missing: it may be in the part that was lost.
 	broken bool
+
+	blocks map[*block]int // how many there are
+	full   bool           // more than can be: what is there is not compared
 }
 
 // whole is where a message about the files as such points.

@@ -37,7 +37,12 @@ func (c *checker) value(k *key, e hclsyntax.Expression) *attr {
 			a.bad = true
 		}
 	}
-	for _, e := range exprs {
+	for i, e := range exprs {
+		if i == mostValues {
+			c.err(e.Range(), "What follows is not read.", "%s has more than %d values", k.name, mostValues)
+			a.bad = true
+			break
+		}
 		if l, ok := e.(*hclsyntax.TupleConsExpr); ok {
 			c.err(l.Range(), "One list holds them all.", "a list in a list can't stand here")
 			a.bad = true

@@ -28,6 +28,9 @@ func (c *checker) body(n *node, b *hclsyntax.Body) {
 		}
 	}
 	for _, s := range b.Blocks {
+		if c.full {
+			break
+		}
 		d := n.def.block(s.Type)
 		switch {
 		case d == nil:
@@ -72,6 +75,20 @@ func (c *checker) takeLost(n *node) {
 
 // block checks a block that the language has there.
 func (c *checker) block(parent *node, d *block, s *hclsyntax.Block) {
+	most := mostBlocks
+	if d.kind == KindHost {
+		most = mostHosts
+	}
+	if c.blocks == nil {
+		c.blocks = map[*block]int{}
+	}
+	if c.blocks[d]++; c.blocks[d] > most {
+		if !c.full {
+			c.err(s.TypeRange, "What follows is not read.", "there are more than %d %s blocks", most, d.name)
+		}
+		c.full = true
+		return
+	}
 	n := &node{def: d, syntax: s, attrs: make(map[string]*attr)}
 	c.label(n)
 	if d.once {
