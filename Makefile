@@ -26,7 +26,7 @@ export PATH := $(PATH):/usr/sbin:/sbin
 export CGO_ENABLED = 0
 
 .DEFAULT_GOAL = build
-.PHONY: build demo test soak test-vm race lint generate generated cross mips vuln deb bench clean tools-go tools-nft
+.PHONY: build demo test soak test-vm test-power race lint generate generated cross mips vuln deb bench clean tools-go tools-nft
 
 build: bin/weir
 
@@ -49,6 +49,10 @@ soak:
 test-vm: bin/weir
 	test/install
 	test/vm-run
+
+# The power of a virtual machine is cut while it writes to a disk of its own: ROUNDS of them, and one that must lose something.
+test-power:
+	test/power $(ROUNDS)
 
 # The race detector needs cgo. It has to see each path, not each round. Not where the drills and cases have times to keep:
 # cli's scripts run the whole daemon under it.

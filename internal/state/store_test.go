@@ -17,12 +17,17 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"weir/internal/durable"
+	"weir/internal/durable/durabletest"
 	"weir/internal/netns/netnstest"
 )
 
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == "write" {
-		writer(os.Args[2])
+	switch {
+	case len(os.Args) > 2 && os.Args[1] == "write":
+		writer(os.Args[2], os.Args[3:]...)
+	case len(os.Args) > 2 && os.Args[1] == "look":
+		os.Exit(look(os.Args[2], os.Args[3]))
 	}
 	netnstest.Main(m)
 }
@@ -175,18 +180,64 @@ func TestPutsAtOnce(t *testing.T) {
 	}
 }
 
-// writer stores leases and says of each that it was told it is on disk.
-func writer(dir string) {
-	s, err := Open(dir)
+// written is how many leases writer goes round.
+const written = 150
+
+// writer stores leases and says of each that it was told it is on disk: its number,
+// which counts on from what is stored. The layer below may make a mistake.
+func writer(dir string, mistakes ...string) {
+	disk := durable.Machine
+	for _, m := range mistakes {
+		disk = durable.On(durabletest.Mistakes[m](durable.System{}))
+	}
+	s, err := OpenOn(disk, dir)
 	if err != nil {
 		panic(err)
 	}
-	for i := 0; ; i++ {
-		if err := s.Put(KeepLease(lease(i % 150))); err != nil {
+	first := 0
+	for _, l := range s.Kept().Leases {
+		first = max(first, int(l.Up)+1)
+	}
+	for i := first; ; i++ {
+		l := lease(i % written)
+		l.Up = time.Duration(i)
+		if err := s.Put(KeepLease(l)); err != nil {
 			panic(err)
 		}
 		os.Stdout.WriteString(strconv.Itoa(i) + "\n")
 	}
+}
+
+// look says what a store lacks of the leases up to the one with that number: 1, or 0
+// if it lacks nothing.
+func look(dir, last string) int {
+	n, err := strconv.Atoi(last)
+	if err != nil {
+		panic(err)
+	}
+	s, err := Open(dir)
+	if err != nil {
+		fmt.Println("it does not open:", err)
+		return 1
+	}
+	defer s.Close()
+	has := map[netip.Addr]int{}
+	for _, l := range s.Kept().Leases {
+		has[l.Addr] = int(l.Up)
+	}
+	lost := 0
+	for i := max(0, n-written+1); i <= n; i++ {
+		if got, ok := has[lease(i%written).Addr]; !ok || got < i {
+			lost++
+		}
+	}
+	fmt.Printf("%d of the last %d leases up to number %d are lost; said: %q\n", lost, min(written, n+1), n, s.Damage())
+	for _, d := range s.Damage() {
+		if !strings.Contains(d, "unfinished record") {
+			return 1 // a power cut damages nothing
+		}
+	}
+	return min(lost, 1)
 }
 
 // TestKilledWhileWriting: what was said to be kept is there after kill -9.
