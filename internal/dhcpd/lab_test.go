@@ -18,6 +18,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"weir/internal/commit"
 	"weir/internal/dhcpd"
 	"weir/internal/netns"
 	"weir/internal/netns/netnstest"
@@ -151,7 +152,7 @@ func (l *lab) keep(c *worker.Child, r dhcpd.Report) error {
 	for _, lease := range r.Keep {
 		items = append(items, state.KeepLease(lease))
 	}
-	k := dhcpd.Kept{ID: r.ID}
+	k := commit.Kept{ID: r.ID}
 	if err := l.store.Put(items...); err != nil {
 		k.Err = err.Error()
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/insomniacslk/dhcp/dhcpv4"
 
+	"weir/internal/commit"
 	"weir/internal/ether"
 	"weir/internal/state"
 	"weir/internal/worker"
@@ -25,7 +26,7 @@ const (
 type Order struct {
 	Leases []state.Lease // stored ones
 	Config *Config
-	Kept   *Kept
+	Kept   *commit.Kept // answers a Report with an ID
 }
 
 // Config is what the server is to do: sent whole whenever something changed.
@@ -111,13 +112,6 @@ type Host struct {
 	ClientID []string   // in hex: option 61 of a client whose MAC is no host's
 }
 
-// Kept answers a Report with an ID: its leases are on disk. Err says that they
-// are not and why; the clients are answered all the same.
-type Kept struct {
-	ID  uint64
-	Err string
-}
-
 // Report is what the server tells.
 type Report struct {
 	// Keep are leases that changed: to be stored and answered with Kept, if ID
@@ -138,14 +132,11 @@ type Status struct {
 	Note        string // one line: what needs a person; "" is nothing
 }
 
-// leasesPerOrder keeps an Order within worker.MaxMessage.
-const leasesPerOrder = 1000
-
 // Setup sends a fresh child what it needs: for worker.Options.Setup. The files
 // are those of cfg's LANs.
 func Setup(c *worker.Conn, leases []state.Lease, cfg Config, files ...*os.File) error {
 	for len(leases) > 0 {
-		n := min(len(leases), leasesPerOrder)
+		n := min(len(leases), commit.MaxLeases)
 		if err := c.Send(Order{Leases: leases[:n]}); err != nil {
 			return err
 		}

@@ -3,7 +3,6 @@ package dhcpd
 import (
 	"context"
 	"log/slog"
-	"math/rand/v2"
 	"net/netip"
 	"reflect"
 	"runtime"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/insomniacslk/dhcp/dhcpv4"
 
+	"weir/internal/commit"
 	"weir/internal/ether"
 	"weir/internal/state"
 	"weir/internal/worker"
@@ -18,14 +18,6 @@ import (
 
 // Worker is the server of all LANs. It takes Order and sends Report.
 var Worker = worker.Kind{Name: "dhcpd", Run: Run}
-
-// maxWaiting bounds the replies that wait for their leases to be on disk. What
-// comes on top is dropped: the client asks again.
-const maxWaiting = 2048
-
-// maxBatches is how many batches of leases the parent has at a time: what comes
-// while it writes one is with it when it begins the next.
-const maxBatches = 8
 
 // maxLogged is how many events are logged in logEvery: who floods the server
 // does not flood the log.
@@ -45,12 +37,7 @@ type server struct {
 	ports  map[string]*port
 	frames chan []frame // of one LAN, in their order
 
-	// Leases on their way to the disk, with the replies that wait for them: the
-	// batches that the parent has, and what came since.
-	id      uint64 // of the last batch; no other server's are like it
-	batches map[uint64][]keep
-	waiting []keep
-	replies int // among waiting
+	keeping *commit.Queue[Reply] // replies that wait for their leases to be on disk
 
 	logged     int // events in this logEvery
 	suppressed int
@@ -58,12 +45,6 @@ type server struct {
 
 	status []Status
 	tell   time.Time // not before
-}
-
-// keep is a lease that has to be on disk before its reply, if any, leaves.
-type keep struct {
-	lease state.Lease
-	reply *Reply
 }
 
 // Run is the worker's life: see worker.Kind.
@@ -75,7 +56,7 @@ func Run(ctx context.Context, parent *worker.Conn, log *slog.Logger) error {
 	// One processor is enough for it, and a second thread costs more than it does.
 	runtime.GOMAXPROCS(1)
 	s := &server{
-		parent: parent, log: log, engine: New(time.Now(), clock), id: rand.Uint64(), batches: map[uint64][]keep{},
+		parent: parent, log: log, engine: New(time.Now(), clock), keeping: commit.New[Reply](),
 		ports: map[string]*port{}, frames: make(chan []frame, 1),
 	}
 	return worker.Obey(ctx, parent, s.loop)
@@ -148,18 +129,13 @@ func (s *server) do(ctx context.Context, now time.Time, out Out) {
 			s.sent(ctx, q.LAN, "ARP probe", p.arp.WriteNow(ether.Probe(s.engine.scope(q.LAN).mac, q.Addr).Frame()))
 		}
 	}
-	for _, l := range out.Keep {
-		if len(s.waiting) < 16*maxWaiting { // a lease's end, untold, is only honoured for longer
-			s.waiting = append(s.waiting, keep{lease: l})
-		}
-	}
+	s.keeping.Add(out.Keep, nil)
 	for _, r := range out.Replies {
 		switch {
 		case r.Keep == nil:
 			s.send(ctx, r)
-		case s.replies < maxWaiting:
-			s.replies++
-			s.waiting = append(s.waiting, keep{*r.Keep, &r})
+		case !s.keeping.Full(): // else it is as if it had not been asked
+			s.keeping.Add([]state.Lease{*r.Keep}, &r)
 		}
 	}
 }
@@ -221,22 +197,11 @@ func (s *server) report(now time.Time) error {
 			s.status, r.LANs = st, st
 		}
 	}
-	for len(s.batches) < maxBatches && len(s.waiting) > 0 {
-		n := min(len(s.waiting), leasesPerOrder)
-		s.id++
-		batch := s.waiting[:n:n]
-		s.batches[s.id], s.waiting = batch, s.waiting[n:]
-		r.ID = s.id
-		for _, k := range batch {
-			r.Keep = append(r.Keep, k.lease)
-			if k.reply != nil {
-				s.replies--
-			}
-		}
+	for r.ID, r.Keep = s.keeping.Next(); r.Keep != nil; r.ID, r.Keep = s.keeping.Next() {
 		if err := s.parent.Send(r); err != nil {
 			return err
 		}
-		r = Report{}
+		r.LANs = nil
 	}
 	if r.LANs == nil {
 		return nil
@@ -245,15 +210,13 @@ func (s *server) report(now time.Time) error {
 }
 
 // kept answers the clients whose leases are on disk.
-func (s *server) kept(ctx context.Context, k Kept) {
-	batch := s.batches[k.ID] // none: it was the server's before this one
-	delete(s.batches, k.ID)
-	for _, b := range batch {
+func (s *server) kept(ctx context.Context, k commit.Kept) {
+	for _, b := range s.keeping.Done(k) {
 		if k.Err == "" {
-			s.engine.Kept(b.lease)
+			s.engine.Kept(b.Lease)
 		}
-		if b.reply != nil {
-			s.send(ctx, *b.reply)
+		if b.Reply != nil {
+			s.send(ctx, *b.Reply)
 		}
 	}
 }

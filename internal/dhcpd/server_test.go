@@ -13,6 +13,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"weir/internal/commit"
 	"weir/internal/dhcpd"
 	"weir/internal/ether"
 	"weir/internal/netns"
@@ -198,7 +199,7 @@ func TestAckWaitsForTheDisk(t *testing.T) {
 		t.Fatal("nothing to keep")
 	}
 	// Another batch's, or that of a server before this one, is none of its.
-	if err := l.child.Send(dhcpd.Order{Kept: &dhcpd.Kept{ID: r.ID + 100}}); err != nil {
+	if err := l.child.Send(dhcpd.Order{Kept: &commit.Kept{ID: r.ID + 100}}); err != nil {
 		t.Fatal(err)
 	}
 	if a := w.take(300*time.Millisecond, mac, o); a != nil {

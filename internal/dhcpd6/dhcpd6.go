@@ -24,6 +24,7 @@ import (
 	"os"
 	"time"
 
+	"weir/internal/commit"
 	"weir/internal/state"
 	"weir/internal/worker"
 )
@@ -33,7 +34,7 @@ import (
 type Order struct {
 	Leases []state.Lease // stored ones; those of IPv4 are another's
 	Config *Config
-	Kept   *Kept
+	Kept   *commit.Kept // answers a Report
 }
 
 // Config is all that the server needs to know, sent whole whenever something
@@ -97,13 +98,6 @@ type Host struct {
 	DUID []string // in hex
 }
 
-// Kept answers a Report with an ID: its leases are on disk. Err says that they are
-// not and why; the clients are answered all the same.
-type Kept struct {
-	ID  uint64
-	Err string
-}
-
 // Report is what the worker tells: leases that changed, to be stored and answered
 // with Kept. A Duration of 0 says that the lease ended.
 type Report struct {
@@ -113,9 +107,6 @@ type Report struct {
 
 // Worker is the server of all LANs. It takes Order and sends Report.
 var Worker = worker.Kind{Name: "dhcpd6", Run: run}
-
-// leasesPerOrder keeps an Order within worker.MaxMessage.
-const leasesPerOrder = 1000
 
 // Setup sends a fresh child what it needs: for worker.Options.Setup. The files are
 // those of cfg's LANs.
@@ -127,7 +118,7 @@ func Setup(c *worker.Conn, leases []state.Lease, cfg Config, files ...*os.File) 
 		}
 	}
 	for len(mine) > 0 {
-		n := min(len(mine), leasesPerOrder)
+		n := min(len(mine), commit.MaxLeases)
 		if err := c.Send(Order{Leases: mine[:n]}); err != nil {
 			return err
 		}

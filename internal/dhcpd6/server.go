@@ -2,17 +2,13 @@ package dhcpd6
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"time"
 
+	"weir/internal/commit"
 	"weir/internal/state"
 	"weir/internal/worker"
 )
-
-// maxWaiting bounds the replies that wait for their leases to be on disk. What
-// comes on top is dropped: the client asks again.
-const maxWaiting = 2048
 
 // maxLogged is how many events are logged in logEvery: who floods the server does
 // not flood the log.
@@ -29,19 +25,14 @@ type server struct {
 	ports  map[string]*port
 	frames chan frame
 
-	// Leases on their way to the disk, with the replies that wait for them: the batch
-	// that the parent has (id), and what came since.
-	id      uint64
-	batch   []keep // nil: the parent has none
-	waiting []keep
+	keeping *commit.Queue[answer] // replies that wait for their leases to be on disk
 
 	logged, suppressed int // in this logEvery
 	logFrom            time.Time
 }
 
-// keep is a lease that has to be on disk before its reply, if any, leaves.
-type keep struct {
-	lease state.Lease
+// answer is a reply, and what it answers.
+type answer struct {
 	reply []byte
 	to    frame // without its payload
 }
@@ -51,7 +42,7 @@ func run(ctx context.Context, parent *worker.Conn, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	s := &server{parent: parent, log: log, engine: New(time.Now(), clock), ports: map[string]*port{}, frames: make(chan frame, 64)}
+	s := &server{parent: parent, log: log, engine: New(time.Now(), clock), ports: map[string]*port{}, frames: make(chan frame, 64), keeping: commit.New[answer]()}
 	return worker.Obey(ctx, parent, s.loop)
 }
 
@@ -97,7 +88,8 @@ func (s *server) obey(ctx context.Context, o worker.Order[Order]) error {
 		}
 		return s.take(ctx, *v.Config, o.Files)
 	case v.Kept != nil:
-		return s.kept(*v.Kept)
+		s.kept(*v.Kept)
+		return nil
 	default:
 		s.engine.Load(time.Now(), v.Leases)
 		return nil
@@ -112,49 +104,33 @@ func (s *server) do(now time.Time, f frame, out Out) {
 		s.send(f.lan, f, out.Reply)
 		return
 	}
-	if len(s.waiting)+len(out.Keep) > maxWaiting {
-		out.Reply = nil // the client asks again; what it was given goes to the disk
+	var reply *answer
+	if out.Reply != nil {
+		reply = &answer{out.Reply, f}
 	}
-	for i, l := range out.Keep {
-		k := keep{lease: l}
-		if i == len(out.Keep)-1 {
-			k.reply, k.to = out.Reply, f
-		}
-		if k.reply != nil || len(s.waiting) < 16*maxWaiting { // a lease's end, untold, is only honoured for longer
-			s.waiting = append(s.waiting, k)
-		}
-	}
+	s.keeping.Add(out.Keep, reply)
 }
 
-// report tells the parent what there is to keep, one batch at a time.
+// report tells the parent what there is to keep.
 func (s *server) report() error {
-	if s.batch != nil || len(s.waiting) == 0 {
-		return nil
+	for id, leases := s.keeping.Next(); leases != nil; id, leases = s.keeping.Next() {
+		if err := s.parent.Send(Report{ID: id, Keep: leases}); err != nil {
+			return err
+		}
 	}
-	n := min(len(s.waiting), leasesPerOrder)
-	s.id++
-	s.batch, s.waiting = s.waiting[:n:n], s.waiting[n:]
-	r := Report{ID: s.id}
-	for _, k := range s.batch {
-		r.Keep = append(r.Keep, k.lease)
-	}
-	return s.parent.Send(r)
+	return nil
 }
 
 // kept answers the clients whose leases are on disk.
-func (s *server) kept(k Kept) error {
-	if s.batch == nil || k.ID != s.id {
-		return fmt.Errorf("the parent kept batch %d, and %d is under way", k.ID, s.id)
-	}
-	batch := s.batch
-	s.batch = nil
-	for _, b := range batch {
+func (s *server) kept(k commit.Kept) {
+	for _, b := range s.keeping.Done(k) {
 		if k.Err == "" {
-			s.engine.Kept(b.lease)
+			s.engine.Kept(b.Lease)
 		}
-		s.send(b.to.lan, b.to, b.reply)
+		if b.Reply != nil {
+			s.send(b.Reply.to.lan, b.Reply.to, b.Reply.reply)
+		}
 	}
-	return nil
 }
 
 // say logs events.

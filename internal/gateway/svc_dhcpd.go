@@ -15,6 +15,7 @@ import (
 	"github.com/insomniacslk/dhcp/rfc1035label"
 
 	"weir/internal/api"
+	"weir/internal/commit"
 	"weir/internal/config"
 	"weir/internal/dhcpd"
 	"weir/internal/dns"
@@ -181,7 +182,7 @@ func (d *daemon) takeLeases(child *worker.Child, m worker.Message) (func(), erro
 	}
 	d.storeLeases(r.Keep, func(why string) {
 		if r.ID != 0 {
-			_ = child.Send(dhcpd.Order{Kept: &dhcpd.Kept{ID: r.ID, Err: why}}) // an error has ended the server: its clients ask again
+			_ = child.Send(dhcpd.Order{Kept: &commit.Kept{ID: r.ID, Err: why}}) // an error has ended the server: its clients ask again
 		}
 	})
 	return func() {

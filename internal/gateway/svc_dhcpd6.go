@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"weir/internal/commit"
 	"weir/internal/config"
 	"weir/internal/desired"
 	"weir/internal/dhcpd6"
@@ -274,7 +275,7 @@ func (d *daemon) takeLeases6(child *worker.Child, m worker.Message) (func(), err
 		return nil, err
 	}
 	d.storeLeases(r.Keep, func(why string) {
-		_ = child.Send(dhcpd6.Order{Kept: &dhcpd6.Kept{ID: r.ID, Err: why}}) // an error has ended the server: its clients ask again
+		_ = child.Send(dhcpd6.Order{Kept: &commit.Kept{ID: r.ID, Err: why}}) // an error has ended the server: its clients ask again
 	})
 	return func() {
 		d.leased(r.Keep)
