@@ -124,13 +124,18 @@ func ParseUDP(frame []byte, partial bool) (UDP, error) {
 	if !partial && binary.BigEndian.Uint16(udp[6:]) != 0 && sum(pseudo(src, dst, len(udp)), udp) != 0xffff {
 		return UDP{}, errors.New("UDP checksum is wrong")
 	}
+	return carried(frame, netip.AddrFrom4(src), netip.AddrFrom4(dst), udp), nil
+}
+
+// carried is the datagram udp, sound and whole, in a frame.
+func carried(frame []byte, src, dst netip.Addr, udp []byte) UDP {
 	return UDP{
 		DstMAC:  MAC(frame[0:6]),
 		SrcMAC:  MAC(frame[6:12]),
-		Src:     netip.AddrPortFrom(netip.AddrFrom4(src), binary.BigEndian.Uint16(udp[0:])),
-		Dst:     netip.AddrPortFrom(netip.AddrFrom4(dst), binary.BigEndian.Uint16(udp[2:])),
+		Src:     netip.AddrPortFrom(src, binary.BigEndian.Uint16(udp[0:])),
+		Dst:     netip.AddrPortFrom(dst, binary.BigEndian.Uint16(udp[2:])),
 		Payload: udp[udpLen:],
-	}, nil
+	}
 }
 
 // pseudo is the sum over the pseudo header of RFC 768.

@@ -63,13 +63,7 @@ func parseUDP6(frame []byte, partial bool) (UDP, error) {
 	if !partial && sum(pseudo6(src, dst, len(udp)), udp) != 0xffff {
 		return UDP{}, errors.New("UDP checksum is wrong")
 	}
-	return UDP{
-		DstMAC:  MAC(frame[0:6]),
-		SrcMAC:  MAC(frame[6:12]),
-		Src:     netip.AddrPortFrom(netip.AddrFrom16(src), binary.BigEndian.Uint16(udp[0:])),
-		Dst:     netip.AddrPortFrom(netip.AddrFrom16(dst), binary.BigEndian.Uint16(udp[2:])),
-		Payload: udp[udpLen:],
-	}, nil
+	return carried(frame, netip.AddrFrom16(src), netip.AddrFrom16(dst), udp), nil
 }
 
 // pseudo6 is the sum over the pseudo header of RFC 8200, 8.1.
