@@ -132,18 +132,26 @@ func (c *checker) mac(k *key, s string, at hcl.Range) (any, bool) {
 	return m.String(), true
 }
 
-// ipRange reads "FROM-TO", or a single address.
-func (c *checker) ipRange(k *key, s string, at hcl.Range) (any, bool) {
+// ends are the addresses of "FROM-TO", or twice a single one, and what stands for the
+// second; those that are none are invalid.
+func ends(s string) (a, b netip.Addr, second string) {
 	from, to, isRange := strings.Cut(s, "-")
 	if !isRange {
 		to = from
 	}
-	a, okA := addr(strings.TrimSpace(from))
-	b, okB := addr(strings.TrimSpace(to))
+	second = strings.TrimSpace(to)
+	a, _ = addr(strings.TrimSpace(from))
+	b, _ = addr(second)
+	return a, b, second
+}
+
+// ipRange reads "FROM-TO", or a single address.
+func (c *checker) ipRange(k *key, s string, at hcl.Range) (any, bool) {
+	a, b, short := ends(s)
 	switch {
-	case !okA || !okB || !a.Is4() || !b.Is4():
+	case !a.Is4() || !b.Is4():
 		detail := `It looks like "10.0.10.100-10.0.10.200".`
-		if short := strings.TrimSpace(to); okA && a.Is4() && short != "" && strings.Trim(short, "0123456789") == "" {
+		if a.Is4() && short != "" && strings.Trim(short, "0123456789") == "" {
 			whole := a.String()
 			detail = fmt.Sprintf("Both in full: \"%s-%s.%s\"", a, whole[:strings.LastIndexByte(whole, '.')], short)
 		}

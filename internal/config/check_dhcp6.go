@@ -13,16 +13,11 @@ import (
 
 // ipRange6 reads "FROM-TO" of one /64, or of lower halves.
 func (c *checker) ipRange6(k *key, s string, at hcl.Range) (any, bool) {
-	from, to, isRange := strings.Cut(s, "-")
-	if !isRange {
-		to = from
-	}
-	a, okA := addr(strings.TrimSpace(from))
-	b, okB := addr(strings.TrimSpace(to))
+	a, b, _ := ends(s)
 	switch {
-	case !okA || !okB || !a.Is6() || !b.Is6():
+	case !a.Is6() || !b.Is6():
 		detail := `It looks like "::1000-::1fff".`
-		if okA && a.Is4() {
+		if a.Is4() {
 			detail = "IPv4's addresses are given by dhcp. It looks like \"::1000-::1fff\"."
 		}
 		return c.wrong(k, at, strconv.Quote(s), detail)
