@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -138,23 +137,8 @@ func (b *bench) flows() {
 	})
 }
 
-// corpus is every file that is shown to people or tried by tests, as what it wants of
-// the kernel.
-func corpus(t *testing.T, b *bench) (wants []desired.Desired, names []string) {
-	t.Helper()
-	for _, pattern := range []string{"../../examples/*.hcl", "../*/testdata/*.hcl"} {
-		found, err := filepath.Glob(pattern)
-		b.must(err)
-		names = append(names, found...)
-	}
-	if len(names) < 15 {
-		t.Fatalf("too few files: %q", names)
-	}
-	for _, n := range names {
-		wants = append(wants, built(t, b, n))
-	}
-	return wants, names
-}
+// everybodys are the files that are shown to people or tried by tests.
+var everybodys = []string{"../../examples/*.hcl", "../*/testdata/*.hcl"}
 
 // Every change that a plan makes, made to fail in turn, for the plans that lead from
 // each house to each other one, up from a machine with a life of its own, and down
@@ -164,7 +148,7 @@ func TestEachChangeFails(t *testing.T) {
 	long := os.Getenv("WEIR_LONG") != ""
 	netnstest.Alone(t, func(t *testing.T) {
 		b, x := tampered(t)
-		wants, names := corpus(t, b)
+		wants, names := b.houses(15, everybodys...)
 		b.lived()
 		b.noDAD()
 		seed, oneOf, walks, plans, changes := uint64(1), 20, 1, 0, 0

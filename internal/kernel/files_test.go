@@ -15,24 +15,30 @@ import (
 	"weir/internal/state"
 )
 
+// houses are what the files of these patterns want of the kernel, and their names:
+// so many at least.
+func (b *bench) houses(least int, patterns ...string) (wants []desired.Desired, names []string) {
+	b.Helper()
+	for _, pattern := range patterns {
+		found, err := filepath.Glob(pattern)
+		b.must(err)
+		names = append(names, found...)
+	}
+	if len(names) < least {
+		b.Fatalf("too few files: %q", names)
+	}
+	for _, n := range names {
+		wants = append(wants, b.built(n))
+	}
+	return wants, names
+}
+
 // Every file that is shown to people replaces every other one in force, and the
 // plan after is empty; then the machine is as it was.
 func TestFilesReplaceEachOther(t *testing.T) {
 	netnstest.Alone(t, func(t *testing.T) {
 		b := newBench(t)
-		var names []string
-		for _, pattern := range []string{"../../examples/*.hcl", "../desired/testdata/*.hcl"} {
-			found, err := filepath.Glob(pattern)
-			b.must(err)
-			names = append(names, found...)
-		}
-		if len(names) < 3 {
-			t.Fatalf("too few files: %q", names)
-		}
-		var wants []desired.Desired
-		for _, name := range names {
-			wants = append(wants, built(t, b, name))
-		}
+		wants, names := b.houses(3, "../../examples/*.hcl", "../desired/testdata/*.hcl")
 		before := ports(b)
 		// A walk in which each file comes after each other one.
 		for i := range wants {
@@ -58,14 +64,14 @@ ip -o -4 addr; ip rule; ip -6 rule; ip route; nft list ruleset; ls /run/netns`)
 
 // built is what a file wants on this machine when all its lines work. Ports of
 // the file that aren't there are made.
-func built(t *testing.T, b *bench, name string) desired.Desired {
-	t.Helper()
+func (b *bench) built(name string) desired.Desired {
+	b.Helper()
 	src, err := os.ReadFile(name)
 	b.must(err)
 	files := []config.File{{Name: name, Src: src}}
 	cfg, diags := config.Parse(files...)
 	if diags.HasErrors() {
-		t.Fatal(diags.Format(files))
+		b.Fatal(diags.Format(files))
 	}
 	st := state.State{ULA: netip.MustParsePrefix("fd57:e1:a::/48"), Index: map[string]uint8{}, WANs: map[string]state.WAN{},
 		Machine: b.k.Machine(), Use4: cfg.WANs[0].Name, Use6: cfg.WANs[0].Name}
