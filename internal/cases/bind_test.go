@@ -52,7 +52,7 @@ done
 printf "%s 0 IN TXT LINE\n" line "*.lines" >> example.zone
 dnssec-signzone -S -K /run/keys -o example -f example.signed example.zone
 dnssec-signzone -S -K /run/keys -o bad -f bad.signed bad.zone
-sed 's/[0-9A-F]$/X/; s/[0-9A-EX]$/F/; s/X$/E/' dsset-bad. > dsset-bad.wrong
+sed 's/F$/X/; s/[0-9A-E]$/F/; s/X$/E/' dsset-bad. > dsset-bad.wrong
 { echo ". $soa"; echo '. 3600 IN NS a.root.'; echo 'a.root. 3600 IN A 198.41.0.4'
   for z in example bad insecure; do echo "$z. 3600 IN NS ns.$z."; echo "ns.$z. 3600 IN A 192.5.6.30"; done
   cat dsset-example. dsset-bad.wrong; } > root.zone
