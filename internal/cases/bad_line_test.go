@@ -135,7 +135,9 @@ func (h *house) kept(flows []conversation, since time.Time) {
 }
 
 // answered holds that every conversation goes on by fiber: within what a TCP that
-// was losing needs to repeat itself.
+// was losing needs to repeat itself. Each wait is twice the one before (RFC 6298,
+// 5.5), so the last to begin while the line lost is as long as it lost, and longer
+// by a first one, of up to 3 s behind a full buffer.
 func (h *house) answered(flows []conversation) {
 	h.Helper()
 	for _, c := range flows {
@@ -143,7 +145,7 @@ func (h *house) answered(flows []conversation) {
 		if c.Kind == lab.Idle {
 			c.Poke()
 		}
-		if _, ok := c.HeardFrom(h.Context(), "inet-fiber", now, 15*time.Second); !ok {
+		if _, ok := c.HeardFrom(h.Context(), "inet-fiber", now, badFor+10*time.Second); !ok {
 			h.Errorf("%s: it is not there any more", c.name)
 		}
 	}
