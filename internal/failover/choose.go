@@ -6,6 +6,9 @@ import (
 	"time"
 )
 
+// chosen is why a person's choice is in use.
+const chosen = "chosen by hand"
+
 // Use takes a person's choice: the WAN to use for as long as it works, whatever
 // its figures. It is taken now, without a hold-down, if it works; while it does
 // not, the others are used as the file says, and it is taken again after its
@@ -55,8 +58,11 @@ func (m *Machine) choose(now time.Time, f Family) {
 	}
 	m.alarm(now, current, order)
 	if m.spoken && m.person != "" && len(order) > 0 && order[0] != current && order[0].id.WAN == m.person && order[0].verdict.Works() {
-		m.take(now, f, order[0], "chosen by hand")
+		m.take(now, f, order[0], chosen)
 		return
+	}
+	if m.spoken && current != nil && current.id.WAN == m.person && current.verdict.Works() {
+		use.why = chosen // it was in use before for another reason
 	}
 	if current != nil && current.verdict.Works() {
 		m.improve(now, f, current, order)
@@ -96,7 +102,7 @@ func (m *Machine) improve(now time.Time, f Family, current *line, order []*line)
 		if l.verdict == Up {
 			why := "preferred to " + current.id.WAN + ", and " + l.why
 			if l.id.WAN == m.person {
-				why = "chosen by hand, and " + l.why
+				why = chosen + ", and " + l.why
 			}
 			m.take(now, f, l, why)
 			return

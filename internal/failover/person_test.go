@@ -39,6 +39,11 @@ func TestPersonsChoice(t *testing.T) {
 	w.m.Use(w.now, "")
 	w.step()
 	w.mustUse(t, "fiber")
+	w.m.Use(w.now, "fiber") // which is in use: from now on because a person says so
+	w.step()
+	if use := w.m.Status().Use4; use.WAN != "fiber" || use.Why != chosen {
+		t.Errorf("chosen while it was in use: %+v", use)
+	}
 }
 
 // A WAN that is left out of prefer can be chosen; one that is not there is as
