@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/user"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -24,9 +25,10 @@ func useCmd() *cobra.Command {
 		Use:   "use WAN|auto",
 		Short: "Choose the line that new connections take",
 		Long: `Has new connections take a line, whatever "prefer" says. While the line does not work
-the others are used, and it is taken again when it does. "auto" leaves the choice to
-failover. What is chosen stays through restarts; "weir status" shows it and who chose.
-A file that lacks the line ends the choice, for good.
+the others are used, and it is taken again when it has been good for its hold-down; said
+again, as soon as it answers. "auto" leaves the choice to failover. What is chosen stays
+through restarts; "weir status" shows it and who chose. A file that lacks the line ends
+the choice, for good.
 
 Connections that are there stay where they are, or move if the line that they leave
 says on_return = "move".`,
@@ -67,12 +69,39 @@ says on_return = "move".`,
 			}
 			var b bytes.Buffer
 			printUse(&b, used.IPv4, used.IPv6)
+			if s, err := d.client().Status(c.Context()); err == nil { // what was asked for is done
+				b.WriteString(notYet(wan, s))
+			}
 			return say(c.OutOrStdout(), "%s", b.String())
 		},
 	}
 	d.runtimeFlag(c)
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON (docs/json.md)")
 	return c
+}
+
+// notYet says for which families a line that was chosen does not work, and when it is
+// taken; "" is nothing.
+func notYet(wan string, s api.Status) string {
+	var b strings.Builder
+	for _, w := range s.WANs {
+		if w.Name != wan {
+			continue
+		}
+		for _, f := range []struct {
+			name string
+			line api.Line
+		}{{"IPv4", w.IPv4}, {"IPv6", w.IPv6}} {
+			switch f.line.Verdict {
+			case api.VerdictDown, api.VerdictAbsent:
+				fmt.Fprintf(&b, "%s of %s is %s: %s. It is taken once it has been good for its hold-down; said again, as soon as it answers.\n",
+					f.name, wan, f.line.Verdict, f.line.Why)
+			case api.VerdictOff:
+				fmt.Fprintf(&b, "%s of %s is off: the file does not want it.\n", f.name, wan)
+			}
+		}
+	}
+	return b.String()
 }
 
 // person is who types the command, before sudo if that was used.
