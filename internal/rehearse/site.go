@@ -58,25 +58,49 @@ type Machine struct {
 	Time string `json:"time,omitempty"`
 }
 
-// nets4 are the networks that simulated ISPs have: RFC 5737's but the one of the
-// internet's server, then RFC 2544's.
-var nets4 = []string{"198.51.100.0/24", "203.0.113.0/24", "198.18.3.0/24", "198.18.4.0/24", "198.18.5.0/24", "198.18.6.0/24", "198.18.7.0/24", "198.18.8.0/24"}
+// nets4 and nets6 are the networks that simulated ISPs have: RFC 5737's but the one
+// of the internet's server, then RFC 2544's; and RFC 3849's.
+var (
+	nets4 = []string{"198.51.100.0/24", "203.0.113.0/24", "198.18.3.0/24", "198.18.4.0/24", "198.18.5.0/24", "198.18.6.0/24", "198.18.7.0/24", "198.18.8.0/24"}
+	nets6 = []string{"2001:db8:1::/64", "2001:db8:2::/64", "2001:db8:3::/64", "2001:db8:4::/64", "2001:db8:5::/64", "2001:db8:6::/64", "2001:db8:7::/64", "2001:db8:8::/64"}
+)
+
+// nets are an ISP's networks that are left to be simulated.
+type nets []netip.Prefix
+
+// free is those of all that the file gives no use.
+func free(all []string, taken []netip.Prefix) nets {
+	var out nets
+	for _, n := range all {
+		if p := netip.MustParsePrefix(n); !slices.ContainsFunc(taken, p.Overlaps) {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// take is the next network, for a WAN.
+func (n *nets) take(wan string) (netip.Prefix, error) {
+	if len(*n) == 0 {
+		return netip.Prefix{}, fmt.Errorf("no network is left to be the ISP's of wan %s: %d are simulated at most, and none that the file names", wan, len(nets4))
+	}
+	p := (*n)[0]
+	*n = (*n)[1:]
+	return p, nil
+}
 
 // NewSite works out the surroundings of a file on a machine.
 func NewSite(cfg *config.Config, m Machine) (*Site, error) {
 	s := &Site{Config: cfg, Machine: m}
 	taken := s.taken()
-	free := slices.DeleteFunc(slices.Clone(nets4), func(n string) bool {
-		p := netip.MustParsePrefix(n)
-		return slices.ContainsFunc(taken, p.Overlaps)
-	})
+	free4, free6 := free(nets4, taken), free(nets6, taken)
 	for k := range cfg.WANs {
 		w := &cfg.WANs[k]
 		if w.VLAN != 0 && m.VLAN != "" {
 			s.omit(true, "wan "+w.Name, "it is on VLAN %d: %s", w.VLAN, m.VLAN)
 			continue
 		}
-		l, err := line(w, k, &free)
+		l, err := line(w, &free4, &free6)
 		if err != nil {
 			return nil, err
 		}
@@ -110,22 +134,56 @@ func (s *Site) omit(part bool, what, why string, args ...any) {
 	s.Omitted = append(s.Omitted, Omission{What: what, Why: fmt.Sprintf(why, args...), Part: part})
 }
 
-// taken are the networks that the file gives a use.
+// taken are the networks and the addresses that the file gives a use. Who is asked
+// whether a line works, for names or for the time is out in the internet: it must
+// not become the ISP's router, which answers while the line behind it is dark.
 func (s *Site) taken() []netip.Prefix {
 	var out []netip.Prefix
-	for _, l := range s.Config.LANs {
-		if l.Address4.IsValid() {
-			out = append(out, l.Address4.Masked())
+	net := func(all ...netip.Prefix) {
+		for _, p := range all {
+			if p.IsValid() {
+				out = append(out, p.Masked())
+			}
 		}
 	}
-	for _, w := range s.Config.WANs {
-		for _, p := range w.IPv4.Address {
-			out = append(out, p.Masked())
+	addr := func(all ...netip.Addr) {
+		for _, a := range all {
+			if a.IsValid() {
+				out = append(out, netip.PrefixFrom(a, a.BitLen()))
+			}
 		}
+	}
+	asked := func(p config.Probe) {
+		for _, t := range slices.Concat(p.Target4, p.Target6) {
+			addr(t.Addr)
+		}
+	}
+	servers := func(all []config.Server) {
+		for _, r := range all {
+			addr(r.Addr.Addr())
+		}
+	}
+	for _, l := range s.Config.LANs {
+		net(l.Address4)
+		net(l.Address6...)
+	}
+	for _, w := range s.Config.WANs {
+		net(w.IPv4.Address...)
+		net(w.IPv6.Address...)
+		addr(slices.Concat(w.IPv4.DNS, w.IPv6.DNS)...)
+		asked(w.Probe)
+	}
+	asked(s.Config.Failover.Probe)
+	servers(s.Config.DNS.Upstream)
+	for _, z := range s.Config.DNS.Zones {
+		servers(z.Forward)
+	}
+	for _, t := range s.Config.Time.Server {
+		addr(t.Addr)
 	}
 	for _, r := range s.Config.Routes {
 		for _, p := range s.Config.Expand(r.To) {
-			if !p.IsRef() && p.Prefix.Addr().Is4() && p.Prefix.Bits() >= 16 {
+			if !p.IsRef() && (p.Prefix.Addr().Is4() && p.Prefix.Bits() >= 16 || p.Prefix.Bits() >= 48) {
 				out = append(out, p.Prefix) // the internet has it, not an ISP
 			}
 		}
@@ -133,15 +191,14 @@ func (s *Site) taken() []netip.Prefix {
 	return append(out, s.Config.Gateway.Cable4)
 }
 
-func line(w *config.WAN, k int, free *[]string) (lab.Line, error) {
+func line(w *config.WAN, free4, free6 *nets) (lab.Line, error) {
 	l := lab.Line{Name: w.Name, Port: w.Interface, VLAN: w.VLAN}
 	switch w.IPv4.Method {
 	case config.MethodDHCP:
-		if len(*free) == 0 {
-			return l, fmt.Errorf("no network is left to be the ISP's of wan %s: %d are simulated at most", w.Name, len(nets4))
+		net, err := free4.take(w.Name)
+		if err != nil {
+			return l, err
 		}
-		net := netip.MustParsePrefix((*free)[0])
-		*free = (*free)[1:]
 		l.DHCP, l.Lease = true, time.Hour
 		l.Router4 = net.Addr().Next()
 		l.Customer4 = []netip.Prefix{netip.PrefixFrom(plus(net.Addr(), 10), net.Bits())}
@@ -150,7 +207,11 @@ func line(w *config.WAN, k int, free *[]string) (lab.Line, error) {
 	}
 	switch w.IPv6.Method {
 	case config.MethodAuto, config.MethodSLAAC:
-		l.Prefix6 = netip.MustParsePrefix(fmt.Sprintf("2001:db8:%x::/64", k+1))
+		net, err := free6.take(w.Name)
+		if err != nil {
+			return l, err
+		}
+		l.Prefix6 = net
 		l.Router6 = netip.MustParseAddr("fe80::1")
 	case config.MethodStatic:
 		l.Customer6, l.Router6 = w.IPv6.Address, w.IPv6.Gateway
