@@ -174,7 +174,7 @@ func TestNoIPv6NoRouter(t *testing.T) {
 		}
 
 		// Given back for good, it says so.
-		if out, err := h.tell("down"); err != nil {
+		if out, err := h.tell("down", "--yes"); err != nil {
 			h.Error(err, out)
 		}
 		h.until("the router is taken back", time.Second, func() bool { return heard.last().lifetime == 0 })

@@ -123,7 +123,7 @@ func TestThePrefixFollowsTheISP(t *testing.T) {
 			}
 		}
 		// Given back for good, it is released.
-		if out, err := h.tell("down"); err != nil {
+		if out, err := h.tell("down", "--yes"); err != nil {
 			h.Error(err, out)
 		}
 		if all := fiber.Heard6(); all[len(all)-1] != dhcpv6.MessageTypeRelease {
@@ -220,7 +220,7 @@ subnet6 2001:db8:1::/64 { prefix6 2001:db8:f100:: 2001:db8:f100:ff00:: /56; }
 		h.again()
 		h.until("the server hears a Rebind message", 20*time.Second, func() bool { return strings.Contains(d.said(), "Rebind message") })
 		h.until("the daemon answers", 10*time.Second, func() bool { _, err := h.tell("status"); return err == nil })
-		if out, err := h.tell("down"); err != nil {
+		if out, err := h.tell("down", "--yes"); err != nil {
 			h.Error(err, out)
 		}
 		h.until("the server hears a Release message", 5*time.Second, func() bool { return strings.Contains(d.said(), "Release message") })

@@ -153,9 +153,13 @@ type changeFlags struct {
 
 func (f *changeFlags) flags(c *cobra.Command) {
 	c.Flags().BoolVar(&f.asJSON, "json", false, "print the plan as JSON (docs/json.md); with --yes")
-	c.Flags().BoolVarP(&f.yes, "yes", "y", false, "don't ask")
+	f.yesFlag(c)
 	c.Flags().DurationVar(&f.confirm, "confirm", 0, "undo it after that time (5m) unless `weir confirm` comes")
 	c.Flags().StringVarP(&f.why, "message", "m", "", "why, for the history")
+}
+
+func (f *changeFlags) yesFlag(c *cobra.Command) {
+	c.Flags().BoolVarP(&f.yes, "yes", "y", false, "don't ask")
 }
 
 // change is ch as the flags want it.

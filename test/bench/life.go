@@ -98,7 +98,7 @@ func (h *house) again(ctx context.Context, weir string, d *daemonProcess) (*daem
 		if err := d.cmd.Wait(); err != nil {
 			return nil, err
 		}
-		if _, err := h.lab.Gateway().Run(ctx, weir, "down", "--state-dir", stateDir, "--runtime-dir", runtimeDir); err != nil {
+		if _, err := h.lab.Gateway().Run(ctx, weir, "down", "--yes", "--state-dir", stateDir, "--runtime-dir", runtimeDir); err != nil {
 			return nil, err
 		}
 	}
