@@ -1,9 +1,11 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"time"
@@ -124,6 +126,7 @@ func (d *daemon) turned(start time.Time, p plan.Plan, err error) {
 	d.wantTurn(lookEvery)
 	d.turns.Error, d.turns.Failed, d.turns.Retry = "", 0, time.Time{}
 	if !p.Empty() {
+		tellMended(d.log, p.Steps)
 		d.log.Info("kernel changed", "steps", len(p.Steps), "took", took.Round(10*time.Microsecond))
 		for _, s := range p.Steps {
 			d.log.Debug("step", "op", s.Op, "ns", s.NS, "object", s.Object, "name", s.Name, "old", s.Old, "new", s.New, "why", s.Why, "drift", s.Drift)
@@ -133,5 +136,33 @@ func (d *daemon) turned(start time.Time, p plan.Plan, err error) {
 		d.ready = true
 		d.log.Info("the kernel forwards", "took", time.Since(d.started).Round(time.Millisecond))
 		d.tell("READY=1")
+	}
+}
+
+// mostMended is how many objects that were put right are named after one turn: who
+// flushes all the rules reads that soon enough.
+const mostMended = 10
+
+// tellMended names what others had changed and is put right.
+func tellMended(log *slog.Logger, steps []plan.Step) {
+	n := 0
+	for _, s := range steps {
+		if !s.Drift {
+			continue
+		}
+		if n++; n > mostMended {
+			continue
+		}
+		args := []any{"what", strings.TrimSpace(s.Object + " " + s.Name), "namespace", cmp.Or(s.NS, "main"), "why", s.Why}
+		if s.Old != "" {
+			args = append(args, "found", s.Old)
+		}
+		if s.New != "" {
+			args = append(args, "now", s.New)
+		}
+		log.Warn("put right", args...)
+	}
+	if n > mostMended {
+		log.Warn("put right more than is named", "objects", n-mostMended)
 	}
 }
