@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/fstest"
 	"time"
@@ -71,6 +72,15 @@ func TestAilments(t *testing.T) {
 			m.Root.(links).to["proc/"+pid+"/ns/net"] = ns
 		}
 	}
+	numbered := func(m *Machine, name string, inode uint64) {
+		m.Root.(links).MapFS[name] = &fstest.MapFile{Sys: &syscall.Stat_t{Ino: inode}}
+	}
+	running := func(m *Machine) { // a weir with a child, as it has
+		process(m, "5", "weir", "net:[1]", "/usr/bin/weir\x00run\x00gateway.hcl")
+		put(m, "proc/5/status", "Name:\tweir\nPPid:\t1\n")
+		process(m, "6", "exe", "net:[1]", "weir\x00worker")
+		put(m, "proc/6/status", "Name:\texe\nPPid:\t5\n")
+	}
 	for _, c := range []struct {
 		name string
 		do   func(*Machine)
@@ -102,7 +112,33 @@ func TestAilments(t *testing.T) {
 		}, "note vlan, safe"},
 		{"dnsmasq", func(m *Machine) { process(m, "7", "dnsmasq", "net:[1]", "/usr/sbin/dnsmasq") }, "wrong service dnsmasq"},
 		{"dnsmasq of a container", func(m *Machine) { process(m, "7", "dnsmasq", "net:[9]", "/usr/sbin/dnsmasq") }, ""},
-		{"dnsmasq, as an ordinary user", func(m *Machine) { process(m, "7", "dnsmasq", "", "/usr/sbin/dnsmasq") }, "wrong service dnsmasq, unseen services"},
+		{"dnsmasq, as an ordinary user", func(m *Machine) {
+			process(m, "7", "dnsmasq", "", "/usr/sbin/dnsmasq")
+			numbered(m, "proc/self/net/dev", 1)
+			numbered(m, "proc/7/net/dev", 1)
+		}, "wrong service dnsmasq"},
+		{"dnsmasq of a container, as an ordinary user", func(m *Machine) {
+			process(m, "7", "dnsmasq", "", "/usr/sbin/dnsmasq")
+			numbered(m, "proc/self/net/dev", 1)
+			numbered(m, "proc/7/net/dev", 9)
+		}, ""},
+		{"dnsmasq that is somewhere", func(m *Machine) { process(m, "7", "dnsmasq", "", "/usr/sbin/dnsmasq") }, "unseen service dnsmasq"},
+		{"dnsmasq that is somewhere, and one here", func(m *Machine) {
+			process(m, "6", "dnsmasq", "", "/usr/sbin/dnsmasq")
+			process(m, "7", "dnsmasq", "net:[1]", "/usr/sbin/dnsmasq")
+		}, "wrong service dnsmasq"},
+		{"named and chronyd of a weir that keeps its files elsewhere", func(m *Machine) {
+			running(m)
+			process(m, "7", "named", "net:[1]", "named\x00-c\x00/tmp/x/named/named.conf")
+			put(m, "proc/7/status", "Name:\tnamed\nPPid:\t6\n")
+			process(m, "8", "chronyd", "", "chronyd\x00-f\x00/tmp/x/chrony/chrony.conf") // as an ordinary user
+			put(m, "proc/8/status", "Name:\tchronyd\nPPid:\t6\n")
+		}, ""},
+		{"named that a shell started beside weir", func(m *Machine) {
+			running(m)
+			process(m, "7", "named", "net:[1]", "named\x00-u\x00bind")
+			put(m, "proc/7/status", "Name:\tnamed\nPPid:\t1\n")
+		}, "note service named"},
 		{"weir's own named", func(m *Machine) { process(m, "7", "named", "net:[1]", "named\x00-c\x00/var/lib/weir/named/named.conf") }, ""},
 		{"another named", func(m *Machine) { process(m, "7", "named", "net:[1]", "named\x00-u\x00bind") }, "note service named"},
 		{"a name cut off", func(m *Machine) { process(m, "7", "systemd-resolve", "net:[1]", "/lib/systemd/systemd-resolved") }, "note service systemd-resolved"},
@@ -149,6 +185,34 @@ func TestAilments(t *testing.T) {
 				t.Errorf("bad: %v", bad)
 			}
 		})
+	}
+}
+
+// The advice about a clock that nobody keeps is not to do what is done.
+func TestClockAdvice(t *testing.T) {
+	for _, c := range []struct{ name, installed, ns, args, parent, want string }{
+		{"no chrony", "", "", "", "", "install chrony: weir runs it"},
+		{"chrony, and no weir", "usr/sbin/chronyd", "", "", "", "nothing: chrony is installed, and weir runs it"},
+		{"run by weir", "usr/sbin/chronyd", "net:[1]", "chronyd\x00-f\x00/x/chrony.conf", "weir\x00run\x00a.hcl", "weir status shows which servers answer, and whether the clock is set"},
+		{"run by a rehearsal's weir", "usr/sbin/chronyd", "net:[9]", "chronyd\x00-x", "weir\x00run\x00a.hcl", "nothing: chrony is installed, and weir runs it"},
+		{"run by others", "usr/sbin/chronyd", "net:[1]", "chronyd\x00-F\x001", "/sbin/init", "chronyc sources shows which servers answer"},
+	} {
+		m := well()
+		m.Synced = false
+		root := m.Root.(links).MapFS
+		if c.installed != "" {
+			root[c.installed] = &fstest.MapFile{Mode: 0o755}
+		}
+		if c.args != "" {
+			m.Root.(links).to["proc/8/ns/net"] = c.ns
+			root["proc/8/comm"] = &fstest.MapFile{Data: []byte("chronyd\n")}
+			root["proc/8/cmdline"] = &fstest.MapFile{Data: []byte(c.args)}
+			root["proc/8/status"] = &fstest.MapFile{Data: []byte("Name:\tchronyd\nPPid:\t5\n")}
+			root["proc/5/cmdline"] = &fstest.MapFile{Data: []byte(c.parent)}
+		}
+		if found := clocks(m); len(found) != 1 || found[0].Do != c.want {
+			t.Errorf("%s: %+v", c.name, found)
+		}
 	}
 }
 

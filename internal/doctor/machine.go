@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"weir/internal/foreign"
 )
 
 func clocks(m Machine) (out []Finding) {
@@ -15,7 +17,8 @@ func clocks(m Machine) (out []Finding) {
 	case m.Now.Before(m.Built):
 		out = append(out, Finding{Check: "clock", State: Wrong, Seen: "it says " + m.Now.Format(time.DateOnly) + ", and weir was made later", Do: "nothing, if weir may set it: it does so when it starts; else: date -s"})
 	case !m.Synced:
-		out = append(out, Finding{Check: "clock", State: Note, Seen: m.Now.Format(time.DateTime) + ", and nobody keeps it right", Do: "install chrony: weir runs it"})
+		why, do := unkept(m)
+		out = append(out, Finding{Check: "clock", State: Note, Seen: m.Now.Format(time.DateTime) + ", and " + why, Do: do})
 	default:
 		out = append(out, ok("clock", "%s, and kept right", m.Now.Format(time.DateTime))...)
 	}
@@ -23,6 +26,25 @@ func clocks(m Machine) (out []Finding) {
 		out = append(out, Finding{Check: "clock chip", State: Note, Seen: "there is none: after a power cut it is some time in the past until the network tells", Do: "nothing: weir copes, see docs/architecture.md"})
 	}
 	return out
+}
+
+// unkept says why the clock of a machine is not kept right, and what is to be done.
+func unkept(m Machine) (why, do string) {
+	names, _ := fs.Glob(m.Root, "proc/[0-9]*/comm")
+	for _, name := range names {
+		dir := path.Dir(name)
+		switch {
+		case !runs(m.Root, name, "chronyd"), inThisNetwork(m.Root, dir) == elsewhere: // a rehearsal's
+		case weirs(m, dir):
+			return fmt.Sprintf("weir's chronyd, pid %s, has not set it right: no server was heard yet, or weir may not set this clock", path.Base(dir)), "weir status shows which servers answer, and whether the clock is set"
+		default:
+			return fmt.Sprintf("chronyd, pid %s, has not set it right yet", path.Base(dir)), "chronyc sources shows which servers answer"
+		}
+	}
+	if foreign.Installed(m.Root, "chronyd") {
+		return "nobody keeps it right now", "nothing: chrony is installed, and weir runs it"
+	}
+	return "nobody keeps it right", "install chrony: weir runs it"
 }
 
 const (

@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"strconv"
 	"strings"
+	"syscall"
 )
 
 // A clash is a service that does what weir does, or undoes it.
@@ -33,35 +35,13 @@ var clashes = []clash{
 }
 
 func services(m Machine) (out []Finding) {
-	here, err := fs.ReadLink(m.Root, "proc/self/ns/net")
 	names, _ := fs.Glob(m.Root, "proc/[0-9]*/comm")
-	if _, hidden := fs.Stat(m.Root, "proc/1/comm"); err != nil || hidden != nil { // hidepid, proc(5)
+	if _, hidden := fs.Stat(m.Root, "proc/1/comm"); hidden != nil { // hidepid, proc(5)
 		return []Finding{{Check: "services", State: Unseen, Seen: "the machine's processes can't be read", Do: "try it as root"}}
 	}
-	unsure := false
 	for _, c := range clashes {
-		for _, name := range names {
-			b, err := fs.ReadFile(m.Root, name)
-			// The kernel keeps 15 letters.
-			if err != nil || strings.TrimSpace(string(b)) != c.process[:min(15, len(c.process))] {
-				continue
-			}
-			dir := path.Dir(name)
-			its, err := fs.ReadLink(m.Root, path.Join(dir, "ns/net"))
-			if err == nil && its != here {
-				continue // a container's, or in a namespace of a WAN
-			}
-			args, _ := fs.ReadFile(m.Root, path.Join(dir, "cmdline"))
-			if strings.Contains(string(args), "/"+m.StateDir+"/") {
-				continue // weir's own
-			}
-			f := Finding{Check: "service " + c.process, State: c.state, Seen: fmt.Sprintf("runs, pid %s: %s", path.Base(dir), c.does), Do: c.do}
-			if err != nil {
-				unsure = true
-				f.Seen += " (if it is in this network: this user can't see that)"
-			}
+		if f, ok := c.found(m, names); ok {
 			out = append(out, f)
-			break
 		}
 	}
 	if b, err := fs.ReadFile(m.Root, "etc/ufw/ufw.conf"); err == nil && strings.Contains("\n"+string(b), "\nENABLED=yes") {
@@ -70,8 +50,103 @@ func services(m Machine) (out []Finding) {
 	if len(out) == 0 {
 		return ok("services", "none that clashes runs")
 	}
-	if unsure {
-		out = append(out, Finding{Check: "services", State: Unseen, Seen: "whether they are in this network, or in a container's", Do: "try it as root"})
-	}
 	return out
+}
+
+// found looks for the service among the processes whose names are in the files names:
+// one in this network, that is not weir's. Of one that may be elsewhere nothing is
+// claimed.
+func (c clash) found(m Machine, names []string) (f Finding, ok bool) {
+	for _, name := range names {
+		if !runs(m.Root, name, c.process) {
+			continue
+		}
+		dir := path.Dir(name)
+		switch here := inThisNetwork(m.Root, dir); {
+		case here == elsewhere: // a container's, or in a namespace of a WAN
+		case weirs(m, dir):
+		case here == unknown:
+			f, ok = Finding{Check: "service " + c.process, State: Unseen, Do: "try it as root",
+				Seen: fmt.Sprintf("pid %s runs, and whether in this network or in a container's is not to be seen", path.Base(dir))}, true
+		default:
+			return Finding{Check: "service " + c.process, State: c.state, Seen: fmt.Sprintf("runs, pid %s: %s", path.Base(dir), c.does), Do: c.do}, true
+		}
+	}
+	return f, ok
+}
+
+// runs says whether the process whose name is in a file is one of that program.
+func runs(root fs.FS, file, program string) bool {
+	b, err := fs.ReadFile(root, file)
+	return err == nil && strings.TrimSpace(string(b)) == program[:min(15, len(program))] // the kernel keeps 15 letters
+}
+
+// network is where a process is.
+type network int
+
+const (
+	unknown network = iota
+	elsewhere
+	here
+)
+
+// inThisNetwork says whether the process with the folder dir in /proc is in our network
+// namespace. Whose namespaces an ordinary user may not look at, of those the files in
+// net are: they are the same, by their numbers, to all in one network.
+func inThisNetwork(root fs.FS, dir string) network {
+	ours, err1 := fs.ReadLink(root, "proc/self/ns/net")
+	its, err2 := fs.ReadLink(root, path.Join(dir, "ns/net"))
+	if err1 != nil || err2 != nil {
+		ours, its = inode(root, "proc/self/net/dev"), inode(root, path.Join(dir, "net/dev"))
+	}
+	switch {
+	case ours == "" || its == "":
+		return unknown
+	case ours != its:
+		return elsewhere
+	}
+	return here
+}
+
+// inode is the number of a file; "" if it can't be had.
+func inode(root fs.FS, name string) string {
+	st, err := fs.Stat(root, name)
+	if err != nil {
+		return ""
+	}
+	sys, ok := st.Sys().(*syscall.Stat_t)
+	if !ok {
+		return ""
+	}
+	return strconv.FormatUint(sys.Ino, 10)
+}
+
+// weirs says whether the process with the folder dir in /proc was started by a running
+// weir, wherever that keeps its files; or on a file of the state directory.
+func weirs(m Machine, dir string) bool {
+	const most = 16 // generations
+	for up, i := dir, 0; i < most; i++ {
+		b, err := fs.ReadFile(m.Root, path.Join(up, "status"))
+		if err != nil {
+			break
+		}
+		_, parent, _ := strings.Cut(string(b), "\nPPid:")
+		parent, _, _ = strings.Cut(parent, "\n")
+		if parent = strings.TrimSpace(parent); parent == "" || parent == "0" {
+			break
+		}
+		up = path.Join("proc", parent)
+		if args := commandLine(m.Root, up); len(args) > 1 && path.Base(args[0]) == "weir" && args[1] == "run" {
+			return true
+		}
+	}
+	return strings.Contains(strings.Join(commandLine(m.Root, dir), " "), "/"+m.StateDir+"/")
+}
+
+func commandLine(root fs.FS, dir string) []string {
+	b, err := fs.ReadFile(root, path.Join(dir, "cmdline"))
+	if err != nil {
+		return nil
+	}
+	return strings.Split(strings.TrimRight(string(b), "\x00"), "\x00")
 }

@@ -18,10 +18,24 @@ import (
 	"strings"
 )
 
+// places are where distributions put daemons.
+var places = []string{"/usr/sbin", "/usr/bin", "/usr/local/sbin", "/usr/local/bin"}
+
+// Installed says whether a daemon is in one of the places of the machine whose file
+// system root is.
+func Installed(root fs.FS, name string) bool {
+	for _, dir := range places {
+		if st, err := fs.Stat(root, strings.TrimPrefix(filepath.Join(dir, name), "/")); err == nil && st.Mode()&0o111 != 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // Program returns where a program is, among the places where distributions put
 // daemons; "" if it is not installed.
 func Program(name string) string {
-	for _, dir := range []string{"/usr/sbin", "/usr/bin", "/usr/local/sbin", "/usr/local/bin"} {
+	for _, dir := range places {
 		path := filepath.Join(dir, name)
 		if st, err := os.Stat(path); err == nil && st.Mode()&0o111 != 0 {
 			return path
