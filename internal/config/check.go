@@ -10,33 +10,53 @@ import (
 )
 
 // check makes the checks that take two values to see. Each leaves alone what
-// was reported before: a mistake is told once.
+// was reported before: a mistake is told once. None is made that what could not be
+// read may have an answer to.
 func (c *checker) check(h *house) {
-	if c.broken {
-		return // what seems to be missing may be in the part that could not be read
-	}
-	if len(h.wans) == 0 && len(h.lans) > 0 {
+	if len(h.wans) == 0 && len(h.lans) > 0 && !c.hidden("wan") {
 		c.note(c.whole(), "Nothing leaves the house.", "there is no WAN")
 	}
-	if len(h.lans) == 0 {
+	if len(h.lans) == 0 && !c.hidden("lan") {
 		c.err(c.whole(), "Without one nobody could reach this gateway again. See `weir help lan`.", "there is no LAN")
 	}
-	c.checkGateway(h)
+	places := c.hidden("gateway", "wan", "lan", "group") // what others point at
+	networks := c.hidden("gateway", "wan", "lan")
+	if !networks {
+		c.checkGateway(h)
+	}
 	c.checkLinks(h)
 	for i := range h.wans {
 		c.checkWAN(h, i)
 	}
-	c.checkNetworks(h)
-	for i := range h.lans {
-		c.checkLAN(h, i)
+	if !networks {
+		c.checkNetworks(h)
+		for i := range h.lans {
+			c.checkLAN(h, i)
+		}
+		c.checkHosts(h)
 	}
-	c.checkHosts(h)
 	c.checkGroups(h)
-	c.checkRules(h)
-	c.checkForwards(h)
-	c.checkRoutes(h)
-	c.checkFailover(h)
-	c.checkDNS(h)
+	if places {
+		c.uniqueLabels(h.rules)
+		c.uniqueLabels(h.fwds)
+		c.uniqueLabels(h.routes)
+		for i, n := range h.fwds {
+			c.checkToPort(n, &h.Forwards[i])
+		}
+		for _, n := range h.routes {
+			c.saidWays(n)
+		}
+	} else {
+		c.checkRules(h)
+		c.checkForwards(h)
+		if !c.hidden("failover") {
+			c.checkRoutes(h)
+			c.checkFailover(h)
+		}
+		if !c.hidden("dns") {
+			c.checkDNS(h)
+		}
+	}
 	c.checkTime(h)
 }
 
@@ -50,7 +70,7 @@ var notHostNames = map[string]string{
 func (c *checker) checkGateway(h *house) {
 	g := h.gw
 	if why := notHostNames[h.Gateway.Name]; why != "" && g.syntax != nil {
-		c.err(g.at(), why, "no gateway is called %q", h.Gateway.Name)
+		c.err(g.at(), why, "no gateway can be called %q", h.Gateway.Name)
 	}
 	for _, it := range g.items("domain") {
 		d, _ := it.val.(string)

@@ -150,7 +150,7 @@ func (c *checker) checkHostName(h *house, n *node, host *Host, names map[string]
 	case host.DNSName == h.Gateway.Name:
 		c.err(at, "The gateway is called so. The device can have another name in DNS: name = \"...\"", "%q is the gateway's own name", host.DNSName)
 	case notHostNames[host.DNSName] != "":
-		c.err(at, notHostNames[host.DNSName], "no host is called %q", host.DNSName)
+		c.err(at, notHostNames[host.DNSName], "no host can be called %q", host.DNSName)
 	case ok && first.host != n.label:
 		c.err(at, fmt.Sprintf("%s has it.", sentence(line(first.at, at))), "the name %q is taken", host.DNSName)
 	default:

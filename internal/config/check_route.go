@@ -56,7 +56,19 @@ func (c *checker) checkRoutes(h *house) {
 // checkWay sees that a route says one thing of lines, and that there is a line
 // left.
 func (c *checker) checkWay(h *house, n *node, r *Route) {
-	var said []Way
+	said := c.saidWays(n)
+	switch {
+	case len(said) == 0 && n.syntax.Body.Attributes["share"] == nil:
+		c.err(n.at(), "Say one: prefer = wan.NAME (first), only = wan.NAME (or nothing), never = wan.NAME.", "%s says no line", n.called())
+	case len(said) == 1 && r.Way == Never && !n.bad("never") && len(h.WANs) > 0:
+		if !slices.ContainsFunc(h.Failover.Prefer, func(w string) bool { return !slices.Contains(r.WANs, w) }) && !h.root.child("failover").bad("prefer") {
+			c.err(n.said("never").value, "What is to leave by no line at all is a rule: reject or block, to = wan.", "%s leaves none of failover's lines", n.called())
+		}
+	}
+}
+
+// saidWays are the ways that a route says, each by itself right.
+func (c *checker) saidWays(n *node) (said []Way) {
 	for _, w := range ways {
 		a := n.said(string(w))
 		if a == nil {
@@ -73,14 +85,7 @@ func (c *checker) checkWay(h *house, n *node, r *Route) {
 			}
 		}
 	}
-	switch {
-	case len(said) == 0 && n.syntax.Body.Attributes["share"] == nil:
-		c.err(n.at(), "Say one: prefer = wan.NAME (first), only = wan.NAME (or nothing), never = wan.NAME.", "%s says no line", n.called())
-	case len(said) == 1 && r.Way == Never && !n.bad("never") && len(h.WANs) > 0:
-		if !slices.ContainsFunc(h.Failover.Prefer, func(w string) bool { return !slices.Contains(r.WANs, w) }) && !h.root.child("failover").bad("prefer") {
-			c.err(n.said("never").value, "What is to leave by no line at all is a rule: reject or block, to = wan.", "%s leaves none of failover's lines", n.called())
-		}
-	}
+	return said
 }
 
 // checkRoutePlaces sees that a route is about what leaves the house.

@@ -121,7 +121,7 @@ func (c *checker) textForName(k *key, s string, at hcl.Range) bool {
 			meant = append(meant, fmt.Sprintf("%s.%s", kind, name))
 		}
 	}
-	if len(meant) == 0 && !c.broken {
+	if len(meant) == 0 && c.unread == nil {
 		for _, kind := range k.kinds {
 			if ns := c.names[kind]; ns != nil {
 				if near := nearest(strings.TrimPrefix(s, string(kind)+"."), ns.order); near != "" {

@@ -21,17 +21,20 @@ type File struct {
 // no I/O, and no text makes it panic.
 func Parse(files ...File) (*Config, Diagnostics) {
 	c := &checker{files: files, names: make(map[Kind]*names)}
-	bodies := make([]*hclsyntax.Body, 0, len(files))
+	var parts []part
 	for _, f := range files {
-		if b := c.syntax(f); b != nil {
-			bodies = append(bodies, b)
-		}
+		parts = append(parts, c.syntax(f)...)
 	}
-	c.collectNames(bodies)
+	c.collectNames(parts)
 	root := &node{def: language, attrs: map[string]*attr{}}
-	for _, b := range bodies {
-		c.body(root, b)
+	for _, p := range parts {
+		if c.broken = p.broken; !c.broken {
+			c.body(root, p.body)
+			continue
+		}
+		c.body(&node{def: language, attrs: map[string]*attr{}}, p.body)
 	}
+	c.broken = false
 	var cfg *Config
 	if !c.full {
 		cfg = c.build(root)
@@ -68,9 +71,14 @@ type checker struct {
 	names map[Kind]*names
 	lost  []lost
 
-	// broken says that a file has a syntax error. What was parsed is checked, but
-	// nothing is said about what is missing: it may be in the part that was lost.
+	// broken says that what is being checked could not be read to its end: nothing is
+	// said about what is missing in it.
 	broken bool
+
+	// Of the parts that could not be read: what blocks of the file may be in them, ""
+	// being any, and all words, which may be names.
+	unread      map[string]bool
+	unreadWords map[string]bool
 
 	blocks map[*block]int // how many there are
 	full   bool           // more than can be: what is there is not compared
@@ -210,7 +218,7 @@ func one[T any](n *node, name string) T {
 
 // collectNames is the first pass: who can be pointed at. A name that two have
 // is reported here.
-func (c *checker) collectNames(bodies []*hclsyntax.Body) {
+func (c *checker) collectNames(parts []part) {
 	for _, k := range anywhere {
 		c.names[k] = &names{at: make(map[string]hcl.Range)}
 	}
@@ -230,8 +238,8 @@ func (c *checker) collectNames(bodies []*hclsyntax.Body) {
 			collect(d, s.Body)
 		}
 	}
-	for _, b := range bodies {
-		collect(language, b)
+	for _, p := range parts {
+		collect(language, p.body)
 	}
 }
 
@@ -250,8 +258,8 @@ var kindWords = map[Kind]string{KindWAN: "WAN", KindLAN: "LAN", KindHost: "host"
 
 // noSuchName reports a reference to nobody.
 func (c *checker) noSuchName(k Kind, name string, at hcl.Range) {
-	if c.broken {
-		return
+	if c.unreadWords[name] {
+		return // it may be the name of one that could not be read
 	}
 	ns := c.names[k]
 	detail := ""
@@ -273,10 +281,17 @@ func (c *checker) noSuchName(k Kind, name string, at hcl.Range) {
 		here = append(here, fmt.Sprintf("and %d more", more))
 	}
 	word := kindWords[k]
-	if len(here) == 0 {
-		detail += fmt.Sprintf("There is no %s here: %s %q { ... }", word, k, name)
-	} else {
+	switch {
+	case c.unread != nil && detail != "": // others may be in what could not be read
+		detail = strings.TrimSpace(detail)
+	case c.unread != nil:
+		detail = fmt.Sprintf("It would be a block: %s %q { ... }", k, name)
+	case len(here) == 0 && k == KindHost:
+		detail += fmt.Sprintf("The file has no host yet. In its LAN: host %q { ... }", name)
+	case len(here) == 0:
+		detail += fmt.Sprintf("The file has no %s yet: %s %q { ... }", word, k, name)
+	default:
 		detail += fmt.Sprintf("%ss here: %s.", sentence(word), strings.Join(here, ", "))
 	}
-	c.err(at, detail, "no %s is called %q", word, name)
+	c.err(at, detail, "there is no %s %q", word, name)
 }

@@ -11,44 +11,149 @@ import (
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 )
 
+// part is a file, or what stands in one from one block to another.
+type part struct {
+	body   *hclsyntax.Body
+	broken bool // and body is what could be made of it
+}
+
+// mostMendings bounds what is mended; a file with more mistakes is told the rest
+// next time.
+const mostMendings = 50
+
 // syntax parses a file. The parser stops telling mistakes after the first; so
 // that the others are seen too, what it can go on without is mended in a copy,
-// byte for byte so that every place stays where it is, and parsed again.
-func (c *checker) syntax(f File) *hclsyntax.Body {
+// byte for byte so that every place stays where it is, and parsed again. Where that
+// can't be done the file is read block by block, and what is wrong with one costs the
+// others nothing.
+func (c *checker) syntax(f File) []part {
 	src := slices.Clone(f.Src)
-	const most = 50 // mendings; a file with more mistakes is told the rest next time
-	for range most {
-		if at, deep := tooDeep(src, f.Name); deep {
-			c.broken = true
-			c.err(at, "No value of a gateway's file needs so many brackets, signs or conditions.", "this nests too deep to be read")
-			return nil
+	if at, deep := tooDeep(src, f.Name); deep {
+		c.err(at, "No value of a gateway's file needs so many brackets, signs or conditions.", "this nests too deep to be read")
+		c.lose(src)
+		c.lose(nil)
+		return nil
+	}
+	left := mostMendings
+	p, diags := c.mended(f, src, 0, len(src), &left)
+	if diags == nil {
+		return []part{p}
+	}
+	cuts := blockStarts(src)
+	if cuts == nil {
+		c.lose(nil)
+		return c.unreadable(f, src, p, diags)
+	}
+	var parts []part
+	for i, from := range cuts {
+		to := len(src)
+		if i+1 < len(cuts) {
+			to = cuts[i+1]
 		}
-		file, diags := hclsyntax.ParseConfig(src, f.Name, hcl.InitialPos)
-		if !diags.HasErrors() {
-			return file.Body.(*hclsyntax.Body)
-		}
-		if c.mend(f, src, diags[0]) {
+		p, diags := c.mended(f, src, from, to, &left)
+		if diags == nil {
+			parts = append(parts, p)
 			continue
 		}
-		c.syntaxErrors(f, diags)
-		body, _ := file.Body.(*hclsyntax.Body)
-		return body
+		parts = append(parts, c.unreadable(f, src[from:to], p, diags)...)
 	}
-	c.broken = true
-	return nil
+	return parts
+}
+
+// mended parses src from a byte to another, mending it until nothing is wrong any
+// more, or what is wrong can't be mended.
+func (c *checker) mended(f File, src []byte, from, to int, left *int) (part, hcl.Diagnostics) {
+	for {
+		start := hcl.Pos{Byte: from, Line: 1 + bytes.Count(src[:from], []byte("\n")), Column: 1}
+		file, diags := hclsyntax.ParseConfig(src[from:to], f.Name, start)
+		body, _ := file.Body.(*hclsyntax.Body)
+		if !diags.HasErrors() {
+			return part{body: body}, nil
+		}
+		if *left == 0 || !c.mend(f, src, diags[0]) {
+			return part{body: body}, diags
+		}
+		*left--
+	}
+}
+
+// unreadable reports what is wrong with the text of a part, and remembers what may be
+// in it.
+func (c *checker) unreadable(f File, text []byte, p part, diags hcl.Diagnostics) []part {
+	if p.broken = c.syntaxErrors(f, diags); p.broken {
+		c.lose(text)
+	}
+	if p.body == nil {
+		return nil
+	}
+	return []part{p}
+}
+
+var (
+	lineStart = regexp.MustCompile(`(?m)^[a-z_]+\b[ \t]*[^= \t\n]`)
+	firstWord = regexp.MustCompile(`(?m)^[ \t]*([A-Za-z_]+)\b[ \t]*(=?)`)
+	anyWord   = regexp.MustCompile(`(\.?)([A-Za-z0-9_-]+)`)
+)
+
+// blockStarts are where the blocks of the file itself begin, if they do at the
+// beginnings of lines, as fmt has it, the first being 0; nil where that can't be told
+// without reading the file from its start.
+func blockStarts(src []byte) []int {
+	if bytes.Contains(src, []byte("/*")) || bytes.Contains(src, []byte("<<")) {
+		return nil
+	}
+	cuts := []int{0}
+	for _, m := range lineStart.FindAllIndex(src, -1) {
+		word := string(firstWord.FindSubmatch(src[m[0]:m[1]])[1])
+		if language.block(word) != nil && m[0] > 0 {
+			cuts = append(cuts, m[0])
+		}
+	}
+	if len(cuts) == 1 || len(cuts) > mostBlocks {
+		return nil
+	}
+	return cuts
+}
+
+// lose remembers what may be in a text that can't be read: of none at all, anything.
+func (c *checker) lose(text []byte) {
+	if c.unread == nil {
+		c.unread, c.unreadWords = map[string]bool{}, map[string]bool{}
+	}
+	known := false
+	for _, m := range firstWord.FindAllSubmatch(text, -1) {
+		word := string(m[1])
+		if language.block(word) == nil {
+			word = nearest(word, blockNames(language.blocks))
+		}
+		if len(m[2]) == 0 && word != "" {
+			c.unread[word], known = true, true
+		}
+	}
+	if !known {
+		c.unread[""] = true
+	}
+	for _, m := range anyWord.FindAllSubmatch(text, -1) {
+		if len(m[1]) == 0 { // else it is a reference
+			c.unreadWords[string(m[2])] = true
+		}
+	}
+}
+
+// hidden says whether a block of one of these types may be in what could not be read.
+func (c *checker) hidden(types ...string) bool {
+	return c.unread[""] || slices.ContainsFunc(types, func(t string) bool { return c.unread[t] })
 }
 
 // syntaxErrors reports what could not be mended. Where one mistake makes the
 // parser say several things, only the first is passed on; of a file that is no
-// text at all the beginning is enough.
-func (c *checker) syntaxErrors(f File, diags hcl.Diagnostics) {
+// text at all the beginning is enough. broken says that not all of it was read.
+func (c *checker) syntaxErrors(f File, diags hcl.Diagnostics) (broken bool) {
 	const most = 20
 	var last *hcl.Diagnostic
 	said := 0
 	for _, d := range diags {
-		if d.Summary != keyTwice {
-			c.broken = true
-		}
+		broken = broken || d.Summary != keyTwice
 		if last != nil && (last.Subject.Start == d.Subject.Start || last.Summary == d.Summary && (d.Summary == textOpen || last.Subject.Start.Line == d.Subject.Start.Line)) {
 			continue
 		}
@@ -57,6 +162,7 @@ func (c *checker) syntaxErrors(f File, diags hcl.Diagnostics) {
 			c.syntaxError(f, d)
 		}
 	}
+	return broken
 }
 
 // What the parser calls them.

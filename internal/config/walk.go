@@ -196,6 +196,10 @@ func (c *checker) unknownBlock(n *node, s *hclsyntax.Block) *block {
 		if c.broken {
 			return nil // a brace that is missing puts it here
 		}
+		if onlyLater(language, s.Type) {
+			c.later(at, s.Type) // to say where it stands would be to have it refused there
+			return nil
+		}
 		c.err(at, fmt.Sprintf("It stands in %s.", strings.Join(homes, " or ")), "%s has no block %q", where, s.Type)
 		return nil
 	}
@@ -300,6 +304,14 @@ func ownersOf(b *block, name string) []string {
 		}
 	}
 	return of
+}
+
+// onlyLater says whether no block of that name, wherever it stands, is there yet.
+func onlyLater(b *block, name string) bool {
+	if d := b.block(name); d != nil && !d.later && !b.later {
+		return false
+	}
+	return !slices.ContainsFunc(b.blocks, func(s *block) bool { return !s.later && !onlyLater(s, name) })
 }
 
 // homesOf names the blocks that hold a block of that name.
