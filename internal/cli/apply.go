@@ -50,6 +50,9 @@ history" shows what was in force, and "weir rollback" goes back.`,
   weir apply gateway.hcl --yes               # from a script: nobody is asked`,
 		Args: oneFile,
 		RunE: func(c *cobra.Command, args []string) error {
+			if err := notStdin(args[0], "whether to do it is asked there"); err != nil {
+				return err
+			}
 			_, files, err := parse(c.Context(), args[0], c.ErrOrStderr())
 			if err != nil {
 				return err

@@ -16,14 +16,19 @@ func checkCmd() *cobra.Command {
 		Long: `Reads the file and says all that is wrong with it at once, each with its place.
 It looks at nothing but the file: any machine and any user can check it.`,
 		Example: `  weir check gateway.hcl
-  weir check /etc/weir           # all of its *.hcl, as one`,
+  weir check /etc/weir           # all of its *.hcl, as one
+  weir check - < gateway.hcl     # what comes on the standard input`,
 		Args: oneFile,
 		RunE: func(c *cobra.Command, args []string) error {
 			cfg, _, err := parse(c.Context(), args[0], c.ErrOrStderr())
 			if err != nil {
 				return err
 			}
-			return say(c.OutOrStdout(), "%s is right: %s\n", args[0], contents(cfg))
+			name := args[0]
+			if name == stdin {
+				name = stdinName
+			}
+			return say(c.OutOrStdout(), "%s is right: %s\n", name, contents(cfg))
 		},
 	}
 }

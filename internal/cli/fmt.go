@@ -26,6 +26,11 @@ file is changed.`,
   weir fmt -w /etc/weir`,
 		Args: oneFile,
 		RunE: func(c *cobra.Command, args []string) error {
+			if write {
+				if err := notStdin(args[0], "can't be rewritten"); err != nil {
+					return err
+				}
+			}
 			files, err := readSource(c.Context(), args[0])
 			if err != nil {
 				return err

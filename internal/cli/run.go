@@ -41,6 +41,9 @@ applied stays in force. If FILE is wrong, what was in force last stays, and the 
 		RunE: func(c *cobra.Command, args []string) error {
 			log := logger(c.ErrOrStderr(), verbose)
 			slog.SetDefault(log) // what libraries say goes the same way
+			if err := notStdin(args[0], "the next start reads the file again"); err != nil {
+				return err
+			}
 			files, err := readSource(c.Context(), args[0])
 			if err != nil {
 				return err

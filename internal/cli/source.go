@@ -18,9 +18,27 @@ import (
 // larger request.
 const maxSource = 2 << 20
 
-// readSource reads FILE, or a folder's *.hcl in name order. Files are named in
-// messages as the user would name them.
+// stdin is what a person calls the standard input, and stdinName what messages do.
+const (
+	stdin     = "-"
+	stdinName = "<stdin>"
+)
+
+// notStdin is the error of a command that has to find the file again later.
+func notStdin(path, why string) error {
+	if path == stdin {
+		return wrong(fmt.Errorf("- is the standard input, and %s: name a file", why))
+	}
+	return nil
+}
+
+// readSource reads FILE, a folder's *.hcl in name order, or the standard input, "-".
+// Files are named in messages as the user would name them.
 func readSource(ctx context.Context, path string) ([]config.File, error) {
+	if path == stdin {
+		f, err := readWhole(ctx, stdinName, func() ([]byte, error) { return bounded(stdinName, os.Stdin) })
+		return []config.File{f}, err
+	}
 	if strings.TrimSpace(path) == "" {
 		return nil, wrong(errors.New("the file's name is empty: a file or a folder is needed (was a variable of a script not set?)"))
 	}
@@ -78,13 +96,18 @@ func readOne(ctx context.Context, name string, mode fs.FileMode) (config.File, e
 	if what := unreadable(mode); what != "" {
 		return config.File{}, wrong(fmt.Errorf("%s is %s: a file, a pipe, or a folder with *.hcl files is needed", name, what))
 	}
+	return readWhole(ctx, name, func() ([]byte, error) { return readBounded(name) })
+}
+
+// readWhole has read read what is called name, until ctx ends.
+func readWhole(ctx context.Context, name string, read func() ([]byte, error)) (config.File, error) {
 	type result struct {
 		src []byte
 		err error
 	}
 	done := make(chan result, 1)
 	go func() { // may wait for a pipe's other end for ever: then the process ends around it
-		src, err := readBounded(name)
+		src, err := read()
 		done <- result{src, err}
 	}()
 	select {
@@ -114,6 +137,10 @@ func readBounded(name string) ([]byte, error) {
 		return nil, wrong(fmt.Errorf("read the file: %w", err))
 	}
 	defer f.Close()
+	return bounded(name, f)
+}
+
+func bounded(name string, f io.Reader) ([]byte, error) {
 	src, err := io.ReadAll(io.LimitReader(f, maxSource+1))
 	if err != nil {
 		return nil, fmt.Errorf("read the file: %w", err)

@@ -60,7 +60,7 @@ func (c *checker) zone(k *key, s string, at hcl.Range) (any, bool) {
 		}
 	}
 	detail := `It looks like "Europe/Berlin", as in the tz database.`
-	if near := nearest(s, all); near != "" {
+	if near := Nearest(s, all); near != "" {
 		detail = fmt.Sprintf("Did you mean %q?", near)
 	}
 	return c.wrong(k, at, strconv.Quote(s), detail)
@@ -124,7 +124,7 @@ func (c *checker) textForName(k *key, s string, at hcl.Range) bool {
 	if len(meant) == 0 && c.unread == nil {
 		for _, kind := range k.kinds {
 			if ns := c.names[kind]; ns != nil {
-				if near := nearest(strings.TrimPrefix(s, string(kind)+"."), ns.order); near != "" {
+				if near := Nearest(strings.TrimPrefix(s, string(kind)+"."), ns.order); near != "" {
 					meant = append(meant, fmt.Sprintf("%s.%s", kind, near))
 				}
 			}
@@ -216,7 +216,7 @@ func (c *checker) unknownRoot(k *key, t hcl.Traversal, at hcl.Range) bool {
 		for _, kind := range k.kinds {
 			kinds = append(kinds, string(kind))
 		}
-		if near := nearest(root, kinds); near != "" {
+		if near := Nearest(root, kinds); near != "" {
 			detail = fmt.Sprintf("Did you mean %s? ", strings.Replace(traversalText(t), root, near, 1))
 		}
 		detail += fmt.Sprintf("It takes %s.", takesPlaces(k))

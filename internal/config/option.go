@@ -148,7 +148,7 @@ func (c *checker) option(it hclsyntax.ObjectConsItem, seen map[string]hcl.Range)
 			c.err(at, fmt.Sprintf("Leave it out: %s.", why), "%s is the server's own", name)
 			return Option{}, false
 		}
-		if near := nearest(name, slices.Sorted(maps.Keys(optionNames))); near != "" {
+		if near := Nearest(name, slices.Sorted(maps.Keys(optionNames))); near != "" {
 			detail = fmt.Sprintf("Did you mean %s? ", near)
 		}
 		c.err(at, detail+"Names are those of dhcp-options(5).", "no DHCP option is called %q", name)

@@ -227,7 +227,7 @@ func (c *checker) collectNames(parts []part) {
 		for _, s := range b.Blocks {
 			d := def.block(s.Type)
 			if d == nil { // a slip in the type is told once, not at each that points here
-				d = def.block(nearest(s.Type, blockNames(def.blocks)))
+				d = def.block(Nearest(s.Type, blockNames(def.blocks)))
 			}
 			if d == nil || d.later {
 				continue
@@ -263,7 +263,7 @@ func (c *checker) noSuchName(k Kind, name string, at hcl.Range) {
 	}
 	ns := c.names[k]
 	detail := ""
-	if near := nearest(name, ns.order); near != "" {
+	if near := Nearest(name, ns.order); near != "" {
 		detail = fmt.Sprintf("Did you mean %s.%s? ", k, near)
 	} else {
 		for _, other := range anywhere {

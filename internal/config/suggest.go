@@ -2,8 +2,8 @@ package config
 
 import "strings"
 
-// nearest returns the one of words that was most likely meant by s, or "".
-func nearest(s string, words []string) string {
+// Nearest returns the one of words that was most likely meant by s, or "".
+func Nearest(s string, words []string) string {
 	s = strings.ToLower(s)
 	best, least := "", min(len(s), 1+max(1, len(s)/3))*2
 	for _, w := range words {

@@ -124,7 +124,7 @@ func (c *checker) lose(text []byte) {
 	for _, m := range firstWord.FindAllSubmatch(text, -1) {
 		word := string(m[1])
 		if language.block(word) == nil {
-			word = nearest(word, blockNames(language.blocks))
+			word = Nearest(word, blockNames(language.blocks))
 		}
 		if len(m[2]) == 0 && word != "" {
 			c.unread[word], known = true, true

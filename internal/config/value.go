@@ -294,7 +294,7 @@ func (c *checker) word(k *key, s string, at hcl.Range) (any, bool) {
 		all = append(all, w.text)
 	}
 	detail := fmt.Sprintf("It is %s.", quotedWords(k, " or "))
-	if near := nearest(s, all); near != "" {
+	if near := Nearest(s, all); near != "" {
 		detail = fmt.Sprintf("Did you mean %q?", near)
 	}
 	c.err(at, detail, "%s can't be %q", k.name, s)

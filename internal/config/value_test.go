@@ -16,7 +16,7 @@ func TestNearest(t *testing.T) {
 		{"fibre", "fiber"}, {"fbier", "fiber"}, {"fibe", "fiber"}, {"FIBER", "fiber"}, {"fiberr", "fiber"},
 		{"lt", "lte"}, {"x", ""}, {"", ""}, {"cable", ""}, {"ntp-server", "ntp-servers"},
 	} {
-		if got := nearest(c.meant, []string{"fiber", "lte", "nntp-server", "ntp-servers"}); got != c.want {
+		if got := Nearest(c.meant, []string{"fiber", "lte", "nntp-server", "ntp-servers"}); got != c.want {
 			t.Errorf("nearest to %q is %q, want %q", c.meant, got, c.want)
 		}
 	}

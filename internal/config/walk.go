@@ -150,7 +150,7 @@ func (c *checker) unknownKey(n *node, a *hclsyntax.Attribute) *key {
 			have = append(have, k.name)
 		}
 	}
-	if near := n.def.key(nearest(name, keyNames(n.def.keys))); near != nil {
+	if near := n.def.key(Nearest(name, keyNames(n.def.keys))); near != nil {
 		detail := fmt.Sprintf("Did you mean %q?", near.name)
 		if near.list {
 			detail += " It takes one or a list."
@@ -188,7 +188,7 @@ func (c *checker) unknownBlock(n *node, s *hclsyntax.Block) *block {
 		return nil
 	}
 	where := n.called()
-	if near := n.def.block(nearest(s.Type, blockNames(n.def.blocks))); near != nil {
+	if near := n.def.block(Nearest(s.Type, blockNames(n.def.blocks))); near != nil {
 		c.err(at, fmt.Sprintf("Did you mean %s?", near.name), "%s has no block %q", where, s.Type)
 		return near
 	}

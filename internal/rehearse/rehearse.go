@@ -91,11 +91,15 @@ func Rehearse(ctx context.Context, o Options) (*Report, error) {
 	}
 	all := Runs(site, o.Long)
 	g.report.Omitted = site.Omitted // what can't be tried with this file is known by now
-	runs := slices.DeleteFunc(slices.Clone(all), func(r Run) bool {
-		return !slices.ContainsFunc(r.Acts, func(a Act) bool { return a.wanted(r.of(o.Only)) })
-	})
-	if len(runs) == 0 {
-		return nil, &NoSuchDrill{o.Only, drillNames(all)}
+	with := func(only []string) []Run {
+		return slices.DeleteFunc(slices.Clone(all), func(r Run) bool {
+			return !slices.ContainsFunc(r.Acts, func(a Act) bool { return a.wanted(r.of(only)) })
+		})
+	}
+	none := slices.DeleteFunc(slices.Clone(o.Only), func(only string) bool { return len(with([]string{only})) > 0 })
+	runs := with(o.Only)
+	if len(none) > 0 || len(runs) == 0 {
+		return nil, &NoSuchDrill{none, drillNames(all)}
 	}
 	var takes time.Duration
 	for _, r := range runs {
@@ -337,12 +341,29 @@ func pair() (ours, theirs *os.File, err error) {
 	return os.NewFile(uintptr(fds[0]), "lab"), os.NewFile(uintptr(fds[1]), "rehearsal"), nil
 }
 
-// NoSuchDrill says that nothing of what was asked for exists for this file.
+// NoSuchDrill says that some of what was asked for does not exist for this file.
 type NoSuchDrill struct{ Only, Drills []string }
 
 func (e *NoSuchDrill) Error() string {
-	return fmt.Sprintf("no drill of this file is called %s. There are:\n  %s",
-		strings.Join(e.Only, " or "), strings.Join(e.Drills, "\n  "))
+	var words []string // what --only takes
+	for _, d := range e.Drills {
+		parts := strings.Split(d, "/")
+		for i := range parts {
+			words = append(words, parts[i], strings.Join(parts[:i+1], "/"))
+		}
+	}
+	var meant []string
+	for _, only := range e.Only {
+		if near := config.Nearest(only, words); near != "" {
+			meant = append(meant, near)
+		}
+	}
+	end := "."
+	if len(meant) > 0 {
+		end = fmt.Sprintf("; did you mean %s?", strings.Join(meant, ", "))
+	}
+	return fmt.Sprintf("no drill of this file is called %s%s There are:\n  %s",
+		strings.Join(e.Only, " or "), end, strings.Join(e.Drills, "\n  "))
 }
 
 // Partial says whether a part of the file was not rehearsed.

@@ -2,9 +2,11 @@ package rehearse_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -103,5 +105,20 @@ func TestStaticFile(t *testing.T) {
 		if !d.OK {
 			t.Errorf("%s: expected %s, seen %s; look at %s", d.Drill, d.Expected, d.Seen, d.Look)
 		}
+	}
+}
+
+// Each drill that was asked for has to be there, and who mistyped one reads what was meant.
+func TestNoSuchDrill(t *testing.T) {
+	t.Parallel()
+	needLab(t)
+	_, err := rehearsed(t.Context(), rehearse.Options{Only: []string{"out", "hairpinn", "forwrad/web"}}, "testdata/static.hcl")
+	var none *rehearse.NoSuchDrill
+	if !errors.As(err, &none) {
+		t.Fatalf("%v", err)
+	}
+	want := "no drill of this file is called hairpinn or forwrad/web; did you mean hairpin, forward/web"
+	if got := err.Error(); !strings.HasPrefix(got, want) {
+		t.Errorf("%.120q, want it to begin with %q", got, want)
 	}
 }
