@@ -33,8 +33,9 @@ func applyCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "apply FILE|DIR",
 		Short: "Have the running weir take the file",
-		Long: `Shows what the file would change, asks, and has the running weir do it. A wrong file,
-or a step that fails, changes nothing: the old file stays in force.
+		Long: `Shows how the file differs from the one in force and what that would change in the
+kernel, asks, and has the running weir do it. A wrong file, or a step that fails, changes
+nothing: the old file stays in force.
 
 With --confirm TIME the file is on trial: unless "weir confirm" comes in that time, from
 any session, the file before is in force again. So it is after a kill, too; after a
@@ -69,7 +70,7 @@ history" shows what was in force, and "weir rollback" goes back.`,
 				return err
 			}
 			if !f.asJSON && !f.yes {
-				if err := printOutcome(c, p, false); err != nil {
+				if err := d.showChange(c, ch.Files, p); err != nil {
 					return err
 				}
 			}
@@ -89,6 +90,23 @@ history" shows what was in force, and "weir rollback" goes back.`,
 	d.runtimeFlag(c)
 	f.flags(c)
 	return c
+}
+
+// showChange prints in the file's words how files differ from those in force, and then
+// what p makes of it in the kernel.
+func (d *dirs) showChange(c *cobra.Command, files []api.Source, p api.Outcome) error {
+	now, err := d.client().InForce(c.Context(), 0)
+	if err != nil {
+		return err
+	}
+	text := unified(" (in force)", " (to come)", now, files)
+	if text == "" {
+		text = "The file is the one in force.\n"
+	}
+	if err := say(c.OutOrStdout(), "%s\nIn the kernel:\n", text); err != nil {
+		return err
+	}
+	return printOutcome(c, p, false)
 }
 
 func rollbackCmd() *cobra.Command {
@@ -126,7 +144,7 @@ A file that waits for "weir confirm" is taken back at once.`,
 				if err != nil {
 					return err
 				}
-				if err := printOutcome(c, p, false); err != nil {
+				if err := d.showChange(c, files, p); err != nil {
 					return err
 				}
 				if err := f.ask(c, "Go back?"); err != nil {
@@ -235,7 +253,7 @@ func confirmCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return say(c.OutOrStdout(), "%s stays in force.\n", f.From)
+			return say(c.OutOrStdout(), "%s stays in force.\n", fromHere(f.From))
 		},
 	}
 	d.runtimeFlag(c)
@@ -249,6 +267,18 @@ func absolute(path string) (string, error) {
 		return "", fmt.Errorf("find out where %s is: %w", path, err)
 	}
 	return abs, nil
+}
+
+// fromHere is an absolute path as a person types it here.
+func fromHere(path string) string {
+	here, err := os.Getwd()
+	if err != nil {
+		return path
+	}
+	if rel, err := filepath.Rel(here, path); err == nil && filepath.IsLocal(rel) {
+		return rel
+	}
+	return path
 }
 
 func cutFlag(c *cobra.Command, cut *bool) {

@@ -113,7 +113,7 @@ unless it is said, and the one in force now, as diff -u does.`,
 			if err != nil {
 				return err
 			}
-			return say(c.OutOrStdout(), "%s", unified(back, old, now))
+			return say(c.OutOrStdout(), "%s", unified(fmt.Sprintf(" (%d)", back), " (0)", old, now))
 		},
 	}
 	d.flags(c)
@@ -129,8 +129,9 @@ func changesAgo(s string, least int) (int, error) {
 	return n, nil
 }
 
-// unified is what differs, file by file: they are the same by their names.
-func unified(back int, old, now []api.Source) string {
+// unified is what differs, file by file: they are the same by their names, which was and
+// is mark in the output.
+func unified(was, is string, old, now []api.Source) string {
 	text := func(src []api.Source, name string) string {
 		for _, s := range src {
 			if s.Name == name {
@@ -147,11 +148,11 @@ func unified(back int, old, now []api.Source) string {
 		}
 	}
 	if len(old) == 1 && len(now) == 1 { // the same file, wherever it was read from
-		return udiff.Unified(fmt.Sprintf("%s (%d)", old[0].Name, back), now[0].Name+" (0)", old[0].Text, now[0].Text)
+		return udiff.Unified(old[0].Name+was, now[0].Name+is, old[0].Text, now[0].Text)
 	}
 	var b strings.Builder
 	for _, n := range names {
-		b.WriteString(udiff.Unified(fmt.Sprintf("%s (%d)", n, back), n+" (0)", text(old, n), text(now, n)))
+		b.WriteString(udiff.Unified(n+was, n+is, text(old, n), text(now, n)))
 	}
 	return b.String()
 }
