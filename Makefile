@@ -1,6 +1,6 @@
 # weir: a home gateway from one file.
 #
-#   make demo    builds, and rehearses examples/gateway.hcl: about a minute once built; no root
+#   make demo    builds, and rehearses examples/gateway.hcl: about a minute and a half once built; no root
 #   make test    everything; installs what it lacks (as root). ONLY=PATTERN runs a part
 #
 # Go 1.26 or newer builds it. Debian 12's own is older; get one from https://go.dev/dl/ :
