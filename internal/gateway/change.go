@@ -45,7 +45,7 @@ func (d *daemon) Plan(ctx context.Context, c api.Change) (api.Outcome, error) {
 		out, err := outcome(f.plan, false)
 		w = f.world
 		out.Base = d.inForce().ID
-		out.Remarks, out.Notes = remarks, slices.Concat(managers(cfg, f.actual), d.dnsNotes(cfg))
+		out.Remarks, out.Notes = remarks, slices.Concat(managers(cfg, f.actual), d.dnsNotes(cfg), d.namesNotes())
 		return out, err
 	})
 	if err != nil {

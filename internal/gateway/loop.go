@@ -66,9 +66,12 @@ type daemon struct {
 	retry time.Duration
 	turns api.Turn
 	ready bool // the first turn is done, and systemd knows
-	asked bool // the machine's own resolver file was seen to
+	asked bool // the machine's own resolver file was seen to, since the last turn
 	ended bool // taken down
-	news  bool // the status may be another one
+
+	names  string // the resolver file as it was written; "": it was not yet
+	shares *bool  // it is that of programs outside; nil: not looked yet
+	news   bool   // the status may be another one
 
 	prober    *prober
 	dhcp4     map[string]*dhcp4Client // by WAN
@@ -265,6 +268,7 @@ func (d *daemon) loop(ctx context.Context) error {
 			}
 			d.sync(ctx)
 			d.storeAll() // how the machine was found
+			d.asked = false
 			d.news = true
 		}
 		d.sendProbes()

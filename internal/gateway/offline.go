@@ -72,5 +72,5 @@ func Down(ctx context.Context, o Options) (err error) {
 
 // down gives the kernel and the resolver back.
 func down(ctx context.Context, o Options, k *kernel.Kernel) error {
-	return errors.Join(k.Down(ctx), giveNames(o.StateDir))
+	return errors.Join(k.Down(ctx), giveNames(o.StateDir, o.Log))
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -55,22 +56,27 @@ func (r resolver) look() (f found, ours bool, err error) {
 }
 
 // take writes text, and says first (to keep) what it is about to replace. It does
-// nothing when text is there already; keep is not called when the file is ours.
-func (r resolver) take(text string, keep func(found) error) error {
+// nothing when text is there already; keep is not called when the file is ours. last is
+// the text that was written before, "" if none was: mended says that somebody else had
+// put something in its place.
+func (r resolver) take(text, last string, keep func(found) error) (mended bool, err error) {
 	f, ours, err := r.look()
 	if err != nil {
-		return err
+		return false, err
 	}
 	if ours && f.Text == text {
-		return nil
+		return false, nil
 	}
 	if !ours {
 		if err := keep(f); err != nil {
-			return fmt.Errorf("keep what %s was before: %w", r.path, err)
+			return false, fmt.Errorf("keep what %s was before: %w", r.path, err)
 		}
 	}
-	return r.write(text)
+	return last != "" && f.Text != last, r.write(text)
 }
+
+// unknown is what takes the place of ours where nobody knows what stood there before.
+var unknown = found{Text: "# weir was taken down, and what was here before it is not known. Name a resolver: nameserver ADDRESS\n"}
 
 // give puts f back, unless somebody has replaced ours meanwhile.
 func (r resolver) give(f found) error {
@@ -113,26 +119,31 @@ func (r resolver) write(text string) error {
 	return fmt.Errorf("the machine's resolver file: %w", err)
 }
 
-// takeNames makes weir's resolver the machine's own, once it answers. Where that
-// can't be done the machine keeps the names it has, which is said, stops nothing,
-// and is tried again.
+// takeNames makes weir's resolver the machine's own, once it answers, and again after
+// each turn if somebody has put another in its place. Where that can't be done the
+// machine keeps the names it has, which is said, stops nothing, and is tried again.
 func (d *daemon) takeNames() {
 	if d.asked || !d.ready || !d.answers() {
 		return
 	}
 	d.asked = true
-	if sharesNames() {
-		d.log.Info("the resolver file is left alone: it is that of programs outside this network namespace", "path", resolvConf)
+	if d.shares == nil {
+		shares := sharesNames()
+		if d.shares = &shares; shares {
+			d.log.Info("the resolver file is left alone: it is that of programs outside this network namespace", "path", resolvConf)
+		}
+	}
+	if *d.shares {
 		return
 	}
-	err := resolver{path: resolvConf}.take(resolvText(netip.MustParseAddr("127.0.0.1"), d.cfg.Gateway.Domain), func(f found) error {
-		path := filepath.Join(d.o.StateDir, resolvFile)
-		var stored *found
-		if durable.Kept(path, &stored) == nil && stored != nil && *stored == f {
-			return nil // the last time it was tried
-		}
-		return durable.Machine.Keep(path, f)
-	})
+	text := resolvText(netip.MustParseAddr("127.0.0.1"), d.cfg.Gateway.Domain)
+	mended, err := resolver{path: resolvConf}.take(text, d.names, func(f found) error { return keepFound(d.o.StateDir, f, d.names != "") })
+	if mended && err == nil {
+		d.log.Warn("put right", "what", resolvConf, "why", "changed by hand")
+	}
+	if err == nil {
+		d.names = text
+	}
 	if (err == nil) != (d.unstored.names == nil) {
 		d.log.Warn("the machine's own names", "by_weir", err == nil, "err", err)
 		d.news = true
@@ -142,12 +153,42 @@ func (d *daemon) takeNames() {
 	}
 }
 
+// keepFound stores what stood at the resolver file's path, to be given back. What
+// somebody puts there while weir runs is mended, and is not what weir found.
+func keepFound(stateDir string, f found, runs bool) error {
+	path := filepath.Join(stateDir, resolvFile)
+	var stored *found
+	if durable.Kept(path, &stored) == nil && stored != nil && (runs || *stored == f) {
+		return nil
+	}
+	return durable.Machine.Keep(path, f)
+}
+
+// namesNotes tells that somebody else's resolver file is there in the place of weir's.
+func (d *daemon) namesNotes() []string {
+	if d.names == "" {
+		return nil
+	}
+	if f, _, err := (resolver{path: resolvConf}).look(); err != nil || f.Text == d.names {
+		return nil
+	}
+	return []string{resolvConf + " was changed by hand: weir's will be put back"}
+}
+
 // giveNames puts the resolver file back that takeNames replaced, if it did.
-func giveNames(stateDir string) error {
+func giveNames(stateDir string, log *slog.Logger) error {
 	var f *found
 	path := filepath.Join(stateDir, resolvFile)
-	if err := durable.Machine.Recover(path, &f); err != nil || f == nil {
+	if err := durable.Machine.Recover(path, &f); err != nil {
 		return err
+	}
+	if f == nil {
+		// Ours may be there all the same, if the state directory is another one or was lost.
+		if _, ours, err := (resolver{path: resolvConf}).look(); err != nil || !ours || sharesNames() {
+			return err
+		}
+		log.Warn("what the resolver file was before weir is not known: it names no resolver now", "path", resolvConf)
+		return resolver{path: resolvConf}.give(unknown)
 	}
 	if err := (resolver{path: resolvConf}).give(*f); err != nil {
 		return err

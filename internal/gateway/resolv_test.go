@@ -1,10 +1,13 @@
 package gateway
 
 import (
+	"errors"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"testing"
+
+	"weir/internal/durable"
 )
 
 func TestResolverIsTakenAndGivenBack(t *testing.T) {
@@ -55,15 +58,16 @@ func TestResolverIsTakenAndGivenBack(t *testing.T) {
 			var kept []found
 			keep := func(f found) error { kept = append(kept, f); return nil }
 			for range 2 { // the second time it is ours already
-				if err := r.take(text, keep); err != nil {
-					t.Fatal(err)
+				if mended, err := r.take(text, "", keep); err != nil || mended {
+					t.Fatal(mended, err)
 				}
 				if got := read(t, r.path); got != text {
 					t.Fatalf("taken: %q", got)
 				}
 			}
-			if err := r.take(resolvText(netip.MustParseAddr("127.0.0.1"), "lan"), keep); err != nil {
-				t.Fatal(err)
+			other := resolvText(netip.MustParseAddr("127.0.0.1"), "lan")
+			if mended, err := r.take(other, text, keep); err != nil || mended {
+				t.Fatal("a domain of weir's own choice is no damage", mended, err)
 			}
 			if len(kept) != 1 {
 				t.Fatalf("kept %d times: our own file was taken for somebody's", len(kept))
@@ -73,6 +77,46 @@ func TestResolverIsTakenAndGivenBack(t *testing.T) {
 			}
 			tt.check(t, r.path)
 		})
+	}
+}
+
+// What somebody puts in the place of weir's file while it runs is mended, whatever it
+// is, and what is given back is what stood there before weir.
+func TestResolverIsMended(t *testing.T) {
+	text := resolvText(netip.MustParseAddr("127.0.0.1"), "home.arpa")
+	for name, damage := range map[string]func(path string) error{
+		"another text":     func(path string) error { return os.WriteFile(path, []byte("nameserver 192.0.2.66\n"), 0o600) },
+		"a line of weir's": func(path string) error { return os.WriteFile(path, []byte(resolvMark), 0o600) },
+		"gone":             os.Remove,
+		"a link":           func(path string) error { return errors.Join(os.Remove(path), os.Symlink("/run/stub", path)) },
+	} {
+		dir := t.TempDir()
+		r := resolver{path: filepath.Join(dir, "resolv.conf")}
+		write(t, r.path, "nameserver 192.0.2.1\n")
+		last := ""
+		take := func() bool {
+			mended, err := r.take(text, last, func(f found) error { return keepFound(dir, f, last != "") })
+			if err != nil {
+				t.Fatal(err)
+			}
+			last = text
+			return mended
+		}
+		for range 2 {
+			if take() {
+				t.Errorf("%s: mended before it was damaged", name)
+			}
+		}
+		if err := damage(r.path); err != nil {
+			t.Fatal(err)
+		}
+		if !take() || read(t, r.path) != text {
+			t.Errorf("%s: not mended: %q", name, read(t, r.path))
+		}
+		var stored *found
+		if err := durable.Kept(filepath.Join(dir, resolvFile), &stored); err != nil || stored == nil || stored.Text != "nameserver 192.0.2.1\n" {
+			t.Errorf("%s: %+v would be given back, %v", name, stored, err)
+		}
 	}
 }
 
