@@ -47,7 +47,10 @@ func (s *Site) longRuns(p Pace) []Run {
 	order := s.Order(v6)
 	if len(order) > 1 {
 		wan := order[0]
-		drills := []string{name("flaps", wan, "moves"), name("flaps", wan, "without"), name("flaps", wan, "calm")}
+		drills := []string{name("flaps", wan, "moves"), name("flaps", wan, "without")}
+		if !s.Config.WAN(order[1]).Move {
+			drills = append(drills, name("flaps", wan, "calm"))
+		}
 		about := fmt.Sprintf("%s is dark for %s and back for %s, %d times", wan, seconds(p.Down), seconds(p.Up), p.Flaps)
 		runs = append(runs, Run{Name: "flaps-" + wan, About: about, Takes: p.flapping() + around, Acts: []Act{
 			promised(about, wan, false, Act{drills, func(ctx context.Context, b *Bench) []Result { return b.flaps(ctx, p, drills, wan, about) }}),
@@ -68,7 +71,7 @@ func (s *Site) longRuns(p Pace) []Run {
 
 // flaps has the line in use come and go. The house leaves it and stays away: a line
 // that flaps has to be good about as long as it was bad. What it does by the other
-// line meanwhile is not disturbed.
+// line meanwhile is not disturbed, unless the file has it move when the line is back.
 func (b *Bench) flaps(ctx context.Context, p Pace, drills []string, wan, about string) []Result {
 	look := func() string { return "the line's hold-down; weir's log: " + b.Daemon.Log(8) }
 	fails := func(expected string, err error) []Result {
@@ -149,8 +152,11 @@ func (b *Bench) flaps(ctx context.Context, p Pace, drills []string, wan, about s
 				secs("without an answer, in all", sum), secs("of", p.flapping()))
 		}
 	}
-	calm := undisturbed(drills[2], about, "a conversation by "+other, talk, since, look())
-	return []Result{moves, without, calm}
+	out := []Result{moves, without}
+	if len(drills) > len(out) {
+		out = append(out, undisturbed(drills[2], about, "a conversation by "+other, talk, since, look()))
+	}
+	return out
 }
 
 // leasedWithin is how soon a customer leases an address from a server that hears

@@ -202,7 +202,8 @@ func (o outage) told(ctx context.Context, f *lab.Flow, drill, about, expected st
 }
 
 // back waits for the line to be used again: after the file's hold-down and no
-// sooner, without a packet lost, and without moving what has found its way.
+// sooner, without a packet lost, and without moving what has found its way unless
+// the file says so (on_return).
 func (o outage) back(ctx context.Context, t *traffic, about string, look func() string) []Result {
 	b, hold := t.b, o.s.Config.Failover.HoldDown
 	restored := time.Now()
@@ -229,12 +230,16 @@ func (o outage) back(ctx context.Context, t *traffic, about string, look func() 
 			lost += g.Lost
 		}
 	}
-	_, stays := t.flows[lab.Datagrams].HeardFrom(ctx, "inet-"+o.other, time.Now(), 300*time.Millisecond)
+	by, expected := o.other, "a UDP conversation stays where it went"
+	if o.s.Config.WAN(o.other).Move {
+		by, expected = o.wan, "a UDP conversation moves back, as on_return says"
+	}
+	_, heard := t.flows[lab.Datagrams].HeardFrom(ctx, "inet-"+by, time.Now(), 300*time.Millisecond)
 	switch {
 	case lost > 0:
 		out = append(out, fail(calm, about, "no packet lost by the line's return", fmt.Sprintf("%d echoes", lost), look(), packets("lost", lost)))
-	case !stays:
-		out = append(out, fail(calm, about, "a UDP conversation stays where it went", "it is not heard by "+o.other+" any more", look()))
+	case !heard:
+		out = append(out, fail(calm, about, expected, "it is not heard by "+by, look()))
 	default:
 		out = append(out, pass(calm, about, packets("lost", 0)))
 	}

@@ -11,6 +11,7 @@ import (
 const (
 	oneLine = "testdata/one-line.hcl"
 	home    = "../../examples/home.hcl"
+	metered = "testdata/metered.hcl"
 )
 
 // alone are the saboteurs of a house with one line.
@@ -19,6 +20,9 @@ var alone = []stage{
 		{"nobody notices", at(rehearse.Cut, freeze), []string{"dark/fiber/told/IPv4", "dark/fiber/told/IPv6"}},
 	}},
 	{oneLine, "dark-fiber", goneOn("dark")},
+	{metered, "dark-fiber", []saboteur{
+		{"no datagram by the line that is back", at(rehearse.Restored, refuse("forward", `oifname fiber meta nfproto 2 udp dport 7 drop`)), []string{"dark/fiber/calm"}},
+	}},
 	{oneLine, "carrier-fiber", []saboteur{
 		{"nobody notices", at(rehearse.Cut, freeze), []string{"carrier/fiber/told/IPv4", "carrier/fiber/told/IPv6"}},
 	}},
