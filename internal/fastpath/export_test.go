@@ -1,13 +1,18 @@
 package fastpath
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
+	"time"
+	"unsafe"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/ringbuf"
 
 	"weir/internal/desired"
 )
@@ -105,6 +110,88 @@ func NoLimit(spec *ebpf.CollectionSpec) error {
 	})
 }
 
+// Run runs the program on a frame that comes in by lo (BPF_PROG_TEST_RUN): whether it
+// takes it, and what it makes of it.
+func (f *Flows) Run(frame []byte) (took bool, out []byte, err error) {
+	return run(f.objs.WeirFlow, frame)
+}
+
+// Strangers are the flows that the program has told of so far: by what link, and from
+// what port to what port.
+func (f *Flows) Strangers() (told []string, err error) {
+	r, err := ringbuf.NewReader(f.objs.Living)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	r.SetDeadline(time.Unix(1, 0)) // only what is there
+	for {
+		rec, err := r.Read()
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			return told, nil
+		}
+		if err != nil {
+			return told, err
+		}
+		var k flowKey
+		if err := binary.Read(bytes.NewReader(rec.RawSample), binary.NativeEndian, &k); err != nil {
+			return told, err
+		}
+		told = append(told, fmt.Sprintf("%d %d %d", k.From, wire(k.Sport), wire(k.Dport)))
+	}
+}
+
+// The saboteurs of the flows' program.
+
+// Spoilt loads the program with a change.
+func Spoilt(program func(*ebpf.CollectionSpec) error) (*Flows, error) {
+	sabotage = program
+	defer func() { sabotage = nil }()
+	return NewFlows()
+}
+
+// NoSum leaves the transport's checksum as it came, and NoIPSum IP's.
+func NoSum(spec *ebpf.CollectionSpec) error   { return without(spec, asm.FnL4CsumReplace) }
+func NoIPSum(spec *ebpf.CollectionSpec) error { return without(spec, asm.FnL3CsumReplace) }
+
+// AnySum takes packets with any checksum of the transport: each port has seen to it.
+func AnySum(spec *ebpf.CollectionSpec) error { return without(spec, asm.FnCsumLevel) }
+
+// without has a helper do nothing, and say that it went well.
+func without(spec *ebpf.CollectionSpec, helper asm.BuiltinFunc) error {
+	return change(spec, func(i *asm.Instruction) bool {
+		found := i.IsBuiltinCall() && i.Constant == int64(helper)
+		if found {
+			*i = asm.Mov.Imm(asm.R0, 0).WithMetadata(i.Metadata)
+		}
+		return found
+	})
+}
+
+// AnyGeneration takes entries of all generations.
+func AnyGeneration(spec *ebpf.CollectionSpec) error {
+	loaded := false // flow.generation was, at the instruction before
+	return change(spec, func(i *asm.Instruction) bool {
+		found := loaded && i.OpCode == asm.JEq.Op(asm.RegSource)
+		if found {
+			i.Src = i.Dst
+		}
+		loaded = i.OpCode == asm.LoadMemOp(asm.Word) && i.Offset == int16(unsafe.Offsetof(flowFlow{}.Generation))
+		return found
+	})
+}
+
+// AnyLength takes packets of any length.
+func AnyLength(spec *ebpf.CollectionSpec) error {
+	return change(spec, func(i *asm.Instruction) bool {
+		if i.OpCode == asm.LoadMemOp(asm.Word) && i.Offset == int16(unsafe.Offsetof(flowHop{}.Mtu)) {
+			*i = asm.Mov.Imm32(i.Dst, 1<<16).WithMetadata(i.Metadata)
+			return true
+		}
+		return false
+	})
+}
+
 // Run runs the port's program on a frame (BPF_PROG_TEST_RUN), between lo and lo:
 // whether it takes it, and what it makes of it.
 func Run(frame []byte, mtu int, ours []desired.Part) (took bool, out []byte, err error) {
@@ -118,9 +205,12 @@ func Run(frame []byte, mtu int, ours []desired.Part) (took bool, out []byte, err
 	if err := setParts(objs.Ours, ours); err != nil {
 		return false, nil, err
 	}
-	out = make([]byte, len(frame)+256)
-	opts := &ebpf.RunOptions{Data: frame, DataOut: out}
-	verdict, err := objs.WeirPort.Run(opts)
+	return run(objs.WeirPort, frame)
+}
+
+func run(p *ebpf.Program, frame []byte) (took bool, out []byte, err error) {
+	opts := &ebpf.RunOptions{Data: frame, DataOut: make([]byte, len(frame)+256)}
+	verdict, err := p.Run(opts)
 	if err != nil {
 		return false, nil, err
 	}

@@ -14,11 +14,17 @@
 // when the daemon goes, and go with the link. What they know is in their maps,
 // from where Read has it, so that there is nothing to remember.
 //
+// The flows are to be the second: one program in main, which translates the packets
+// of established flows as conntrack would, and sends them on (bpf/flow.c, Flows). It
+// can judge and translate; the gateway does not attach it yet, as nothing keeps its
+// entries true to conntrack.
+//
 // All functions work in the network namespace of the calling thread
 // (netns.Do).
 package fastpath
 
 //go:generate go tool bpf2go -cflags "-O2 -g -Wall -Werror -I/usr/include/x86_64-linux-gnu -I/usr/include/aarch64-linux-gnu" -target bpfel,bpfeb card bpf/card.c
+//go:generate go tool bpf2go -cflags "-O2 -g -Wall -Werror -I/usr/include/x86_64-linux-gnu -I/usr/include/aarch64-linux-gnu" -target bpfel,bpfeb flow bpf/flow.c
 
 import (
 	"crypto/sha256"
