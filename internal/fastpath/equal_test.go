@@ -164,6 +164,9 @@ func (l *lab) run(rows []row) (out [][]string, short []uint64) {
 		l.must(from.send(r.frame(from)))
 		out = append(out, l.until(n))
 		short = append(short, l.counts().Short-had)
+		if l.after != nil {
+			l.after(n)
+		}
 	}
 	return out, short
 }
@@ -310,6 +313,7 @@ func TestSameWithAndWithout(t *testing.T) {
 			})
 		}
 		l.TB = t
+		l.sameWithFlows(slow)
 	})
 }
 

@@ -15,9 +15,9 @@
 // from where Read has it, so that there is nothing to remember.
 //
 // The flows are to be the second: one program in main, which translates the packets
-// of established flows as conntrack would, and sends them on (bpf/flow.c, Flows). It
-// can judge and translate; the gateway does not attach it yet, as nothing keeps its
-// entries true to conntrack.
+// of established flows as conntrack would, and sends them on (bpf/flow.c, Flows). Its
+// entries are made of conntrack's (Ways). The gateway does not attach it yet: nothing
+// keeps conntrack's timers and counters true to what it carries.
 //
 // All functions work in the network namespace of the calling thread
 // (netns.Do).

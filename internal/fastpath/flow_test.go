@@ -117,6 +117,8 @@ var flowRows = []flowRow{
 	{name: "SYN", packet: packet{tcp: "S", src: pc, dst: peer, sport: 5000, dport: 443}, why: odd},
 	{name: "SYN and ACK", packet: packet{tcp: "SA", src: peer, dst: own, sport: 443, dport: 5000}, why: odd},
 	{name: "FIN", packet: packet{tcp: "FA", src: pc, dst: peer, sport: 5000, dport: 443}, why: odd},
+	{name: "what follows FIN", packet: packet{tcp: "A", src: pc, dst: peer, sport: 5000, dport: 443}, why: fastpath.Reasons{Stale: 1}},
+	{name: "what goes the other way after FIN", packet: packet{tcp: "A", src: peer, dst: own, sport: 443, dport: 5000}, why: fast},
 	{name: "RST", packet: packet{tcp: "R", src: pc, dst: peer, sport: 5000, dport: 443}, why: odd},
 	{name: "RST and ACK", packet: packet{tcp: "RA", src: pc, dst: peer, sport: 5000, dport: 443}, why: odd},
 	{name: "no flag", packet: packet{tcp: "-", src: pc, dst: peer, sport: 5000, dport: 443}, why: odd},

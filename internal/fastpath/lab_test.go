@@ -65,6 +65,7 @@ type lab struct {
 	cfg             *config.Config
 	st              state.State
 	inside, outside *end
+	after           func(row int) // each row
 }
 
 // An end is a cable's end that sends and hears frames.

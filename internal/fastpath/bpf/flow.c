@@ -9,10 +9,10 @@
 //	LAN === port [weir_flow] ----> over the cable, to the line's namespace
 //	LAN <=== port <---- [weir_flow] cable === the line's namespace
 //
-// Left to main: what has no entry; what is not TCP or UDP, SYN, FIN and RST,
-// fragments and options, the last hop, what is longer than the next link takes, what
-// has a wrong checksum (conntrack refuses it), and each packet while the gate is
-// shut or nobody has looked after the flows for a time.
+// Left to main: what has no entry; what is not TCP or UDP; SYN, FIN and RST, and what
+// follows the last two; fragments and options, the last hop, what is longer than the
+// next link takes, what has a wrong checksum (conntrack refuses it); and each packet
+// while the gate is shut or nobody has looked after the flows for a time.
 //
 // Flows without an entry that is of use are counted, and those that live are told of.
 
@@ -31,7 +31,7 @@ struct key {
 struct flow {
 	__u8 src[16], dst[16]; // what they become
 	__be16 sport, dport;
-	__u32 generation; // that it is of
+	__u32 generation; // that it is of; 0 is none's
 	__u16 hop;	  // an index of hops
 	__u16 spare;
 	__u32 last; // when it was seen: seconds, CLOCK_MONOTONIC
@@ -126,7 +126,7 @@ static __always_inline __u32 transport(__u8 protocol, void *at, void *end, int i
 	if (protocol == IPPROTO_TCP) {
 		struct tcphdr *tcp = at;
 
-		if ((void *)(tcp + 1) > end || tcp->syn || tcp->fin || tcp->rst || !tcp->ack || tcp->doff < 5)
+		if ((void *)(tcp + 1) > end || tcp->syn || !(tcp->ack || tcp->rst) || tcp->doff < 5)
 			return 0;
 		return tcp->doff * 4;
 	}
@@ -174,6 +174,7 @@ struct seen {
 	__u32 ip;	      // how long IP's header is
 	__be16 check;	      // of the transport
 	__u8 hops;
+	__u8 closes; // FIN or RST
 };
 
 #define PIECE 128
@@ -316,6 +317,7 @@ static __always_inline int ends(struct __sk_buff *skb, struct seen *p, __u32 ip)
 		if ((void *)(tcp + 1) > end)
 			return 0;
 		p->check = tcp->check;
+		p->closes = tcp->fin || tcp->rst;
 	}
 	return 1;
 }
@@ -335,6 +337,12 @@ static __always_inline int carry(struct __sk_buff *skb, struct seen *p, int v4)
 	if ((__s32)(now - gate->heard) > PATIENCE)
 		return counted(ASLEEP, SLOWLY);
 	f = bpf_map_lookup_elem(&flows, &p->key);
+	if (p->closes) {
+		// What follows it this way, conntrack is to see: the last ACK too.
+		if (f)
+			f->generation = 0;
+		return counted(ODD, SLOWLY);
+	}
 	if (!f) {
 		stranger(&p->key);
 		return counted(UNKNOWN, SLOWLY);

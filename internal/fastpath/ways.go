@@ -1,0 +1,63 @@
+package fastpath
+
+import (
+	"net/netip"
+
+	"github.com/ti-mo/conntrack"
+	"golang.org/x/sys/unix"
+)
+
+// A Side is where packets of a flow come in, and where those to it leave.
+type Side struct {
+	Link int    // index
+	Hop  uint16 // an index of the hops
+}
+
+// TCP_CONNTRACK_ESTABLISHED.
+const tcpEstablished = 3
+
+// Ways are the two ways of a conntrack entry, first that of its first packet, which
+// came in by near's link and left to far; or it says why main is to keep them.
+func Ways(c conntrack.Flow, near, far Side) (ways [2]Way, why string) {
+	o, r := c.TupleOrig, c.TupleReply
+	switch {
+	case o.Proto.Protocol != unix.IPPROTO_TCP && o.Proto.Protocol != unix.IPPROTO_UDP:
+		return ways, "neither TCP nor UDP"
+	case c.Zone != 0:
+		return ways, "of another zone"
+	case c.Status&conntrack.StatusDying != 0:
+		return ways, "it ends"
+	case c.Status&(conntrack.StatusSeenReply|conntrack.StatusAssured) != conntrack.StatusSeenReply|conntrack.StatusAssured:
+		return ways, "no conversation yet"
+	case o.Proto.Protocol == unix.IPPROTO_TCP && (c.ProtoInfo.TCP == nil || c.ProtoInfo.TCP.State != tcpEstablished):
+		return ways, "not established"
+	case c.Status&conntrack.StatusHelper != 0 || c.Helper.Name != "":
+		return ways, "its payload is read"
+	case c.Status&conntrack.StatusSeqAdjust != 0:
+		return ways, "its sequence numbers are shifted"
+	case o.Proto.DestinationPort == 53 || r.Proto.SourcePort == 53:
+		return ways, "DNS: each answer counts for the line" // internal/ruleset, count.go
+	case near.Link == far.Link:
+		return ways, "it leaves where it came from"
+	}
+	end := func(a netip.Addr, port uint16) netip.AddrPort { return netip.AddrPortFrom(a.Unmap(), port) }
+	in := Tuple{end(o.IP.SourceAddress, o.Proto.SourcePort), end(o.IP.DestinationAddress, o.Proto.DestinationPort), o.Proto.Protocol}
+	back := Tuple{end(r.IP.SourceAddress, r.Proto.SourcePort), end(r.IP.DestinationAddress, r.Proto.DestinationPort), o.Proto.Protocol}
+	turned := func(t Tuple) Tuple { return Tuple{t.Dst, t.Src, t.Protocol} }
+	return [2]Way{
+		{From: near.Link, In: in, Out: turned(back), Hop: far.Hop},
+		{From: far.Link, In: back, Out: turned(in), Hop: near.Hop},
+	}, ""
+}
+
+// liberal is IP_CT_TCP_FLAG_BE_LIBERAL, as flag and in the mask of what to change.
+const liberal = 0x08<<8 | 0x08
+
+// Liberal is the change to a TCP entry that has conntrack take what follows on packets
+// that it has not seen: without it FIN and RST would be out of the window, invalid and
+// dropped. The state goes along as it was read, for the message has no form without.
+func Liberal(c conntrack.Flow) conntrack.Flow {
+	p := *c.ProtoInfo.TCP
+	p.OriginalFlags, p.ReplyFlags = liberal, liberal
+	return conntrack.Flow{TupleOrig: c.TupleOrig, TupleReply: c.TupleReply, ProtoInfo: conntrack.ProtoInfo{TCP: &p}}
+}
