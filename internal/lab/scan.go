@@ -45,16 +45,17 @@ func (i *ISP) ScanTCP(ctx context.Context, to netip.Addr, wait time.Duration) (S
 	for k := range all {
 		all[k] = uint16(k + 1)
 	}
-	return i.scan(ctx, unix.IPPROTO_TCP, to, all, wait)
+	return i.ScanPorts(ctx, unix.IPPROTO_TCP, to, all, wait)
 }
 
 // ScanUDP sends a datagram to each of the ports, one that the port's usual service
 // would answer.
 func (i *ISP) ScanUDP(ctx context.Context, to netip.Addr, ports []uint16, wait time.Duration) (Scan, error) {
-	return i.scan(ctx, unix.IPPROTO_UDP, to, ports, wait)
+	return i.ScanPorts(ctx, unix.IPPROTO_UDP, to, ports, wait)
 }
 
-func (i *ISP) scan(ctx context.Context, proto int, to netip.Addr, ports []uint16, wait time.Duration) (Scan, error) {
+// ScanPorts does either with the ports given, by the protocol's number. One scan of a line at a time.
+func (i *ISP) ScanPorts(ctx context.Context, proto int, to netip.Addr, ports []uint16, wait time.Duration) (Scan, error) {
 	s := Scan{Ports: map[uint16]Answer{}}
 	domain, icmpProto := unix.AF_INET, unix.IPPROTO_ICMP
 	if to.Is6() {
