@@ -2,6 +2,7 @@ package named
 
 import (
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -9,7 +10,10 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"weir/internal/durable"
 	"weir/internal/foreign"
@@ -20,6 +24,7 @@ type written struct {
 	changed bool // of named.conf or the keys: named is to be told
 	keys    map[string]secretKey
 	zones   []*zone
+	damage  []string // what of the files could not be believed
 }
 
 // write makes the files of a configuration: named.conf, keys that are not there
@@ -52,9 +57,12 @@ func write(c Config, now time.Time) (written, error) {
 	}
 	keys := []secretKey{}
 	for _, k := range append([]Key{{Name: ownKey, Algorithm: "hmac-sha256"}}, c.Keys...) {
-		s, err := secret(c.Dir, k)
+		s, damage, err := secret(c.Dir, k)
 		if err != nil {
 			return written{}, err
+		}
+		if damage != "" {
+			w.damage = append(w.damage, damage)
 		}
 		keys = append(keys, s)
 		w.keys[k.Name] = s
@@ -112,36 +120,68 @@ func (z *zone) begin(c Config, path string, now time.Time) error {
 }
 
 // secret is a key with its secret, which is made once and kept in a file that
-// others can take it from, in the form that nsupdate -k takes.
-func secret(dir string, k Key) (secretKey, error) {
+// others can take it from, in the form that nsupdate -k takes. damage, if any, says
+// that what was there can't be believed: it is kept aside, and the key is another.
+func secret(dir string, k Key) (s secretKey, damage string, err error) {
 	path := filepath.Join(dir, k.Name+".key")
 	text, err := os.ReadFile(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		b := make([]byte, algorithms[k.Algorithm].bytes)
-		if _, err := rand.Read(b); err != nil {
-			return secretKey{}, fmt.Errorf("make key %s: %w", k.Name, err)
+		s, err = newSecret(path, k)
+		return s, "", err
+	case err != nil && !errors.Is(err, unix.EIO):
+		return s, "", fmt.Errorf("read key %s: %w", k.Name, err)
+	}
+	s, ok := readSecret(string(text))
+	if err != nil || !ok {
+		bad, aerr := durable.Machine.Aside(path)
+		if aerr != nil {
+			return s, "", aerr
 		}
-		s := secretKey{k.Name, k.Algorithm, base64.StdEncoding.EncodeToString(b)}
-		return s, durable.Machine.Put(path, []byte(keysConf([]secretKey{s})), durable.Private)
-	case err != nil:
-		return secretKey{}, fmt.Errorf("read key %s: %w", k.Name, err)
+		damage = fmt.Sprintf("the key in %s is damaged, and kept as %s; another is made: whoever uses it needs the new one", path, bad)
 	}
-	m := keyForm.FindStringSubmatch(string(text))
-	if m == nil {
-		return secretKey{}, fmt.Errorf("%s is no key as tsig-keygen(8) makes them; remove it, and another is made", path)
+	if damage != "" || s.Algorithm != k.Algorithm { // another algorithm in the house's file: another key
+		s, err = newSecret(path, k)
+		return s, damage, err
 	}
-	if _, err := base64.StdEncoding.DecodeString(m[2]); err != nil || m[1] != k.Algorithm {
-		// Another algorithm in the house's file: another key.
-		if err := os.Remove(path); err != nil {
-			return secretKey{}, fmt.Errorf("make key %s anew: %w", k.Name, err)
-		}
-		return secret(dir, k)
-	}
-	return secretKey{k.Name, m[1], m[2]}, nil
+	s.Name = k.Name
+	return s, "", nil
 }
 
-var keyForm = regexp.MustCompile(`(?s)algorithm\s+([a-z0-9-]+)\s*;\s*secret\s+"([^"]*)"`)
+func newSecret(path string, k Key) (secretKey, error) {
+	b := make([]byte, algorithms[k.Algorithm].bytes)
+	if _, err := rand.Read(b); err != nil {
+		return secretKey{}, fmt.Errorf("make key %s: %w", k.Name, err)
+	}
+	s := secretKey{k.Name, k.Algorithm, base64.StdEncoding.EncodeToString(b)}
+	text := keysConf([]secretKey{s})
+	return s, durable.Machine.Put(path, []byte(sealed(text)), durable.Private)
+}
+
+// seal leads the line, a comment to nsupdate, by which a key's file is known to be as it was written.
+const seal = "# sha256 "
+
+func sealed(text string) string {
+	return fmt.Sprintf("%s%x\n%s", seal, sha256.Sum256([]byte(text)), text)
+}
+
+// readSecret reads a key's file: one of ours, or one of tsig-keygen(8), which has no seal. ok is false if it is damaged.
+func readSecret(text string) (s secretKey, ok bool) {
+	if strings.HasPrefix(text, seal) {
+		_, rest, _ := strings.Cut(text, "\n")
+		if text != sealed(rest) {
+			return s, false
+		}
+	}
+	m := keyForm.FindStringSubmatch(text)
+	if m == nil {
+		return s, false
+	}
+	_, err := base64.StdEncoding.DecodeString(m[3])
+	return secretKey{m[1], m[2], m[3]}, err == nil
+}
+
+var keyForm = regexp.MustCompile(`^(?:\s*(?:#|//)[^\n]*\n)*\s*key\s+"?([^\s"{]+)"?\s*\{\s*algorithm\s+"?([A-Za-z0-9-]+)"?\s*;\s*secret\s+"([^"]*)"\s*;\s*\}\s*;\s*$`)
 
 // told is what was put into zones from the house's file, by zone.
 type told map[string][]string

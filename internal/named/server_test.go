@@ -254,7 +254,7 @@ func TestKilled(t *testing.T) {
 	alone(t, func(tr *trial) {
 		tr.c.Keys = []Key{{Name: "tool", Algorithm: "hmac-sha256", Zones: []string{"local"}}}
 		r := tr.start()
-		k, err := secret(tr.c.Dir, tr.c.Keys[0])
+		k, _, err := secret(tr.c.Dir, tr.c.Keys[0])
 		if err != nil {
 			tr.Fatal(err)
 		}
@@ -427,7 +427,7 @@ func TestLeases(t *testing.T) {
 // client is our own, with our own key.
 func (tr *trial) client() client {
 	tr.Helper()
-	k, err := secret(tr.c.Dir, Key{Name: ownKey, Algorithm: "hmac-sha256"})
+	k, _, err := secret(tr.c.Dir, Key{Name: ownKey, Algorithm: "hmac-sha256"})
 	if err != nil {
 		tr.Fatal(err)
 	}

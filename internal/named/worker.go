@@ -127,6 +127,9 @@ func open(ctx context.Context, c Config, asked *weirdns.Recorder, log *slog.Logg
 	if err != nil {
 		return nil, err
 	}
+	for _, d := range w.damage {
+		log.Error("a key is another one now", "why", d)
+	}
 	if err := checkConf(ctx, c.Program, filepath.Join(c.Dir, confFile)); err != nil {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
@@ -166,6 +169,9 @@ func (s *server) take(ctx context.Context, c Config) (notes []string, err error)
 	w, err := write(c, time.Now())
 	if err != nil {
 		return nil, err
+	}
+	for _, d := range w.damage {
+		s.log.Error("a key is another one now", "why", d)
 	}
 	// What it did not take is tried again: the files don't differ the next time.
 	if s.behind = s.behind || w.changed; s.behind {
