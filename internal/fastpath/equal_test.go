@@ -145,16 +145,10 @@ var rows = []row{
 }
 
 // run sends the rows and returns what of each came to the ends, and how many packets
-// the shortcut had. It runs on one processor, so that no frame overtakes another.
+// the shortcut had.
 func (l *lab) run(rows []row) (out [][]string, short []uint64) {
 	l.Helper()
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	var before, one unix.CPUSet
-	l.must(unix.SchedGetaffinity(0, &before))
-	one.Set(0)
-	l.must(unix.SchedSetaffinity(0, &one))
-	defer func() { l.must(unix.SchedSetaffinity(0, &before)) }()
+	defer l.ordered()()
 	for n, r := range rows {
 		from := l.inside
 		if r.in {
@@ -169,6 +163,21 @@ func (l *lab) run(rows []row) (out [][]string, short []uint64) {
 		}
 	}
 	return out, short
+}
+
+// ordered has the calling goroutine run on one processor, so that no frame overtakes
+// another, until what it returns is called.
+func (l *lab) ordered() (end func()) {
+	l.Helper()
+	runtime.LockOSThread()
+	var before, one unix.CPUSet
+	l.must(unix.SchedGetaffinity(0, &before))
+	one.Set(0)
+	l.must(unix.SchedSetaffinity(0, &one))
+	return func() {
+		l.must(unix.SchedSetaffinity(0, &before))
+		runtime.UnlockOSThread()
+	}
 }
 
 // until sends a marked packet each way, which the shortcut leaves alone, and

@@ -1,6 +1,8 @@
 package fastpath_test
 
 import (
+	"encoding/hex"
+	"net"
 	"strings"
 	"testing"
 
@@ -10,6 +12,7 @@ import (
 
 	"weir/internal/fastpath"
 	"weir/internal/netns"
+	"weir/internal/netns/netnstest"
 )
 
 // flows has the program of the flows at the LAN's port and the cable's end in main,
@@ -132,6 +135,55 @@ func (l *lab) sameWithFlows(slow [][]string) {
 		})
 	}
 	l.TB = outer
+}
+
+// No MAC address of a host is kept: a new one gets the next packet. And one write has
+// each flow go by main at once, whose packets come out the same.
+func TestFlowsFollow(t *testing.T) {
+	netnstest.Alone(t, func(t *testing.T) {
+		l := newLab(t, true)
+		f, learn := l.flows(nil)
+		defer l.ordered()()
+		out, in := packet{src: pc, dst: peer, sport: 5000, dport: 443}, packet{src: peer, dst: own, sport: 443, dport: 5000}
+		n := 0
+		// arrives sends a packet in, and says what came out in the LAN, and whether it
+		// was carried.
+		arrives := func() (frame string, carried bool) {
+			t.Helper()
+			before, err := f.Why()
+			l.must(err)
+			l.must(l.outside.send(in.frame(l.outside)))
+			heard := l.until(n)
+			n++
+			after, err := f.Why()
+			l.must(err)
+			if len(heard) != 1 {
+				t.Fatalf("%q came out, want one packet", heard)
+			}
+			return heard[0], after.Fast > before.Fast
+		}
+		l.must(l.inside.send(out.frame(l.inside)))
+		l.until(n)
+		n++
+		slow, carried := arrives()
+		if carried {
+			t.Error("carried without an entry")
+		}
+		learn()
+		if got, carried := arrives(); !carried || got != slow {
+			t.Errorf("carried: %v; %s came out, want %s", carried, got, slow)
+		}
+		other := net.HardwareAddr{2, 0, 0, 0, 0, 0x55}
+		l.neighbour("", "eth0", pc, other)
+		want := strings.Replace(slow, hex.EncodeToString(l.inside.mac), hex.EncodeToString(other), 1)
+		if got, carried := arrives(); !carried || got != want {
+			t.Errorf("after the host got another MAC address: carried: %v; %s came out, want %s", carried, got, want)
+		}
+		l.must(f.Current(2, uptime()))
+		if got, carried := arrives(); carried || got != want {
+			t.Errorf("in another generation: carried: %v; %s came out, want %s", carried, got, want)
+		}
+	})
 }
 
 const timeWait = 7 // TCP_CONNTRACK_TIME_WAIT
