@@ -96,8 +96,9 @@ wan "fiber" {
 
   # How the line gets IPv6.
   ipv6 {
-    # Where the line's own address comes from: the ISP's router advertisements (auto, slaac), or
-    # DHCPv6 (dhcp). The default route is always the advertisements', but with static.
+    # Where the line's own address comes from: the ISP's router advertisements (slaac), DHCPv6
+    # (dhcp), or both where the advertisements say that there is one by DHCPv6, the M flag (auto).
+    # The default route is always the advertisements', but with static.
     # "auto" or "slaac" or "dhcp" or "static" or "none". Unsaid: static if address is said, else
     # auto. Source: RFC 4862, 8415.
     method = "auto"

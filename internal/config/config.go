@@ -81,7 +81,7 @@ type WAN struct {
 // Method says how a WAN gets its addresses in one family.
 type Method string
 
-// The methods. MethodAuto is IPv6 only: what the RA's M and O flags say (RFC 7084).
+// The methods. MethodAuto is IPv6 only: SLAAC, and DHCPv6 besides where the RA has the M flag.
 const (
 	MethodDHCP   Method = "dhcp"
 	MethodStatic Method = "static"
@@ -127,6 +127,11 @@ type WANv6 struct {
 
 // Homes says whether the LANs have addresses in what the line is delegated.
 func (w WANv6) Homes() bool { return w.Delegate > 0 && w.Translate != NAT66 }
+
+// Asks says whether the line has a DHCPv6 client, be it that the ISP's routers say so.
+func (w WANv6) Asks() bool {
+	return w.Delegate > 0 || w.Method == MethodDHCP || w.Method == MethodAuto
+}
 
 // Failover says which line is used.
 type Failover struct {

@@ -81,6 +81,7 @@ type wan struct {
 // line is one family of a WAN.
 type line struct {
 	addr   []netip.Prefix
+	leased []netip.Prefix // those of addr that are ours to add though the line is the kernel's
 	routes []state.Route
 	kernel bool // addresses and routes are the kernel's (SLAAC)
 	up     bool
@@ -175,7 +176,7 @@ func (b *build) makeWANs() []wan {
 		w.Translate4 = c.IPv4.Translate != config.NoTranslate
 		w.Translate6 = true // what is not in its delegated prefix; nothing else leaves
 		w.DHCP4 = c.IPv4.Method == config.MethodDHCP
-		w.DHCP6 = c.IPv6.Delegate > 0 || c.IPv6.Method == config.MethodDHCP
+		w.DHCP6 = c.IPv6.Asks()
 		w.Homes, w.Strict6 = c.IPv6.Homes(), c.IPv6.Translate == config.NoTranslate
 		w.Delegated = granted[c.Name]
 
@@ -213,7 +214,7 @@ func makeLine(m config.Method, addr []netip.Prefix, gateway netip.Addr, known st
 		}
 		return l
 	case config.MethodSLAAC, config.MethodAuto:
-		return line{addr: known.Addr, kernel: true, up: known.Up}
+		return line{addr: known.Addr, leased: known.Leased, kernel: true, up: known.Up}
 	default:
 		return line{addr: known.Addr, routes: known.Routes, up: known.Up}
 	}

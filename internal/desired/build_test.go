@@ -124,3 +124,40 @@ func fields(v reflect.Value) string {
 	}
 	return b.String()
 }
+
+// TestLeasedBesideAdvertised: what DHCPv6 leased on a line whose addresses are the
+// kernel's is ours to add; the kernel's are not.
+func TestLeasedBesideAdvertised(t *testing.T) {
+	c, diags := config.Parse(config.File{Name: "a.hcl", Src: []byte(`
+wan "fiber" { interface = "eth1" }
+lan "home" {
+  interface = "eth0"
+  address   = "172.31.0.1/24"
+}
+`)})
+	if diags.HasErrors() {
+		t.Fatal(diags)
+	}
+	st := working(c)
+	leased := netip.MustParsePrefix("2001:db8:1::1000/128")
+	w := st.WANs["fiber"]
+	w.V6.Leased = []netip.Prefix{leased}
+	w.V6.Addr = append(w.V6.Addr, leased)
+	st.WANs["fiber"] = w
+	for _, n := range desired.Build(c, st).Namespaces {
+		if n.Name != desired.NSPrefix+"fiber" {
+			continue
+		}
+		var got []netip.Prefix
+		for _, a := range n.Addrs {
+			if a.Link == "eth1" && a.Prefix.Addr().Is6() {
+				got = append(got, a.Prefix)
+			}
+		}
+		if len(got) != 1 || got[0] != leased {
+			t.Errorf("on the port %v, want %s", got, leased)
+		}
+		return
+	}
+	t.Fatal("no namespace")
+}

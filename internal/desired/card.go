@@ -68,6 +68,9 @@ func (b *build) card(h ruleset.House, w wan) Namespace {
 // line adds a line's addresses and routes, where they are not the kernel's.
 func (n *Namespace) line(port string, l line) {
 	if l.kernel {
+		for _, a := range l.leased {
+			n.Addrs = append(n.Addrs, Addr{Link: port, Prefix: a})
+		}
 		return
 	}
 	var nets []netip.Prefix

@@ -36,7 +36,7 @@ func settle(h house, c *config.Config, random io.Reader) (house, error) {
 		h.ULA = netip.PrefixFrom(netip.AddrFrom16(b), 48)
 	}
 	h.LANs = desired.Numbers(c, h.LANs)
-	if h.DUID == "" && (slices.ContainsFunc(c.WANs, wants6) || slices.ContainsFunc(c.LANs, serves6)) {
+	if h.DUID == "" && (slices.ContainsFunc(c.WANs, func(w config.WAN) bool { return w.IPv6.Asks() }) || slices.ContainsFunc(c.LANs, serves6)) {
 		// A DUID-UUID (RFC 6355): of no port, as ports come and go.
 		b := make([]byte, 16)
 		if _, err := io.ReadFull(random, b); err != nil {

@@ -175,7 +175,7 @@ func statusWAN(c config.WAN, k wan, st state.State, v failover.Status) api.WAN {
 	if k.lease != nil && c.IPv4.Method == config.MethodDHCP {
 		a.IPv4.Lease = statusLease(*k.lease)
 	}
-	if k.lease6 != nil && wants6(c) {
+	if k.lease6 != nil && wants6(c, k) {
 		a.IPv6.Lease = statusLease6(*k.lease6)
 		a.IPv6.Delegated = texts(known.Delegated)
 	}

@@ -18,13 +18,19 @@ import (
 )
 
 // wants6 says whether something is asked for by DHCPv6 on a WAN.
-func wants6(w config.WAN) bool { return w.IPv6.Delegate > 0 || w.IPv6.Method == config.MethodDHCP }
+func wants6(w config.WAN, k wan) bool { return w.IPv6.Delegate > 0 || wantsAddr6(w, k) }
+
+// wantsAddr6 says whether an address of the line is asked for by DHCPv6: the file says
+// so, or leaves it to the ISP's routers (RFC 4861, 4.2: the M flag).
+func wantsAddr6(w config.WAN, k wan) bool {
+	return w.IPv6.Method == config.MethodDHCP || w.IPv6.Method == config.MethodAuto && k.managed
+}
 
 // dhcp6Config is what the DHCPv6 client of a WAN is told, but for its socket.
 func dhcp6Config(w config.WAN, k wan, h house) dhcp6.Config {
 	return dhcp6.Config{
 		WAN: w.Name, Port: k.port.name, DUID: h.DUID, IAID: uint32(h.Index[w.Name]),
-		Address: w.IPv6.Method == config.MethodDHCP, Prefix: w.IPv6.Delegate,
+		Address: wantsAddr6(w, k), Prefix: w.IPv6.Delegate,
 		Last: cmp.Or(k.lease6, k.last6), Confirm: k.confirm,
 	}
 }
@@ -81,16 +87,14 @@ type dhcp6Client struct {
 // syncDHCP6 has a client for each WAN that something is asked for by DHCPv6 and
 // whose port is in its namespace.
 func (d *daemon) syncDHCP6(ctx context.Context) {
-	for name, s := range d.dhcp6 {
-		if w := d.cfg.WAN(name); w == nil || !wants6(*w) {
-			s.leave()
-			delete(d.dhcp6, name)
-			d.takeLease6(name, nil, "the file asks for nothing any more")
+	for name := range d.dhcp6 {
+		if w := d.cfg.WAN(name); w == nil || !wants6(*w, d.world.wans[name]) {
+			d.end6([]string{name}, "the file asks for nothing any more")
 		}
 	}
 	for _, w := range d.cfg.WANs {
 		k := d.world.wans[w.Name]
-		if !wants6(w) || k.port.index == 0 {
+		if !wants6(w, k) || k.port.index == 0 {
 			continue
 		}
 		s := d.dhcp6[w.Name]
@@ -193,13 +197,18 @@ func sameLeased(a, b state.Lease6) bool {
 	return reflect.DeepEqual(names(a), names(b))
 }
 
-// release6 gives back what the lines were leased, as far as their servers hear of
-// it within a second: for `weir down` only. A restart keeps all.
-func (d *daemon) release6() {
-	limit := time.After(time.Second)
+// releaseWait is how long servers may take to say that they heard of a release. The
+// message is sent before; no line is judged meanwhile.
+const releaseWait = 300 * time.Millisecond
+
+// release6 gives back what the lines were leased that over says so of, and returns
+// their names: all by `weir down`, and those that ask for nothing any more by a file
+// that is there to stay. A restart keeps all. Their clients are of no use from then on.
+func (d *daemon) release6(over func(wan string) bool) (names []string) {
+	limit := time.After(releaseWait)
 	var asked []*dhcp6Client
 	for name, s := range d.dhcp6 {
-		if d.world.wans[name].lease6 == nil {
+		if d.world.wans[name].lease6 == nil || !over(name) {
 			continue
 		}
 		s.mu.Lock()
@@ -207,7 +216,7 @@ func (d *daemon) release6() {
 		s.mu.Unlock()
 		cfg.Release = true
 		if err := s.child.Send(cfg); err == nil {
-			asked = append(asked, s)
+			asked, names = append(asked, s), append(names, name)
 		}
 	}
 	for _, s := range asked {
@@ -217,9 +226,14 @@ func (d *daemon) release6() {
 			limit = time.After(0)
 		}
 	}
-	for name, s := range d.dhcp6 {
-		s.leave()
+	return names
+}
+
+// end6 ends the DHCPv6 clients of lines. A line that asks for something gets another.
+func (d *daemon) end6(names []string, why string) {
+	for _, name := range names {
+		d.dhcp6[name].leave()
 		delete(d.dhcp6, name)
-		d.takeLease6(name, nil, "given back")
+		d.takeLease6(name, nil, why)
 	}
 }

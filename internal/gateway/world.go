@@ -52,6 +52,7 @@ type wan struct {
 	last6  *state.Lease6 // stored, and over; nil: none
 
 	slaac    []netip.Prefix // what the kernel made of router advertisements
+	managed  bool           // one said that addresses are to be had by DHCPv6, since the port is there
 	router6  bool           // the kernel has a default route from one
 	dad6     bool           // a fixed IPv6 address is not to be used yet: duplicate address detection
 	up4, up6 bool           // the verdict: new connections may use it
@@ -121,7 +122,11 @@ func line6(c config.WAN, k wan) state.Line {
 	switch c.IPv6.Method {
 	case config.MethodStatic:
 		return state.Line{Addr: c.IPv6.Address, Routes: []state.Route{{Dst: default6, Gateway: c.IPv6.Gateway}}}
-	case config.MethodAuto, config.MethodSLAAC:
+	case config.MethodAuto:
+		l := state.Line{Addr: k.slaac, Leased: leased6(k)}
+		l.Addr = slices.Concat(l.Addr, l.Leased)
+		return l
+	case config.MethodSLAAC:
 		return state.Line{Addr: k.slaac}
 	case config.MethodDHCP:
 		return state.Line{Addr: leased6(k)}
@@ -156,7 +161,7 @@ func complete6(c config.WAN, k wan) (ok bool, why string) {
 		return false, "the file wants no IPv6 here"
 	case !k.present:
 		return false, c.Interface + " isn't there yet"
-	case len(l.Addr) == 0 && c.IPv6.Method == config.MethodDHCP:
+	case len(l.Addr) == 0 && wantsAddr6(c, k):
 		return false, "no lease yet"
 	case len(l.Addr) == 0:
 		return false, "no router advertisement with a prefix yet"
@@ -175,7 +180,7 @@ func (w world) observe(c *config.Config, d desired.Desired, a plan.Actual) world
 		k := w.wans[cw.Name]
 		name := wanLink(d, cw.Name)
 		ns := actualNamespace(a, desired.NSPrefix+cw.Name)
-		port := linkOf(ns, name)
+		port, before := linkOf(ns, name), k.port.index
 		k.port = link{name: name}
 		k.cable, _ = seen(linkOf(main, cw.Name), cw.Name)
 		// A port that has not been moved to its namespace yet is there as well; a
@@ -187,7 +192,11 @@ func (w world) observe(c *config.Config, d desired.Desired, a plan.Actual) world
 		if port != nil {
 			k.port, k.carrier = seen(port, name)
 			k.slaac, k.router6 = advertised(ns, name)
-			k.dad6 = k.dad6 && !usable(ns, name, line6(cw, k).Addr)
+			// Of two routers one may not know of the other's DHCPv6.
+			k.managed = port.Managed || k.managed && before == port.Index
+			if l := line6(cw, k); k.dad6 || len(k.slaac) == 0 && len(l.Leased) > 0 {
+				k.dad6 = !usable(ns, name, l.Addr)
+			}
 		}
 		wans[cw.Name] = k
 	}

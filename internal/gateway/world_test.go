@@ -230,3 +230,46 @@ func TestALeaseIsConfirmedAfterTheCarrierWasAway(t *testing.T) {
 		t.Error("the counter of another port was compared")
 	}
 }
+
+// TestManaged: with auto an address is asked for by DHCPv6 where a router says that
+// there is one to be had, until the port is another one; with slaac never.
+func TestManaged(t *testing.T) {
+	c := mustParse(t, twoLines)
+	d := desired.Build(c, state.State{})
+	slaac := c.WANs[1]
+	slaac.IPv6.Method = config.MethodSLAAC
+	slaac.IPv6.Delegate = 0
+	var w world
+	step := func(index int, flag bool) world {
+		return w.observe(c, d, plan.Actual{Namespaces: []plan.Namespace{
+			{Name: ""}, {Name: "wan-lte", Links: []plan.Link{{Name: "eth2", Index: index, Up: true, Carrier: true, Managed: flag}}},
+		}})
+	}
+	for i, s := range []struct {
+		index      int
+		flag, want bool
+	}{{4, false, false}, {4, true, true}, {4, false, true}, {5, false, false}} {
+		w = step(s.index, s.flag)
+		k := w.wans["lte"]
+		if got := dhcp6Config(c.WANs[1], k, house{}).Address; got != s.want {
+			t.Errorf("step %d: asks for an address: %v", i, got)
+		}
+		if _, why := complete6(c.WANs[1], k); (why == "no lease yet") != s.want {
+			t.Errorf("step %d: the line lacks: %s", i, why)
+		}
+		if wants6(slaac, k) {
+			t.Errorf("step %d: with slaac something is asked for", i)
+		}
+	}
+	// What is leased is the line's, after what the kernel made; alone it waits for
+	// duplicate address detection.
+	k := wan{slaac: prefixes("2001:db8:2::5/64"), lease6: &state.Lease6{Addr: []state.Leased6{{Prefix: prefixes("2001:db8:2::1000/128")[0]}}}}
+	l := line6(c.WANs[1], k)
+	if d := cmp.Diff(prefixes("2001:db8:2::5/64", "2001:db8:2::1000/128"), l.Addr, addrs); d != "" || len(l.Leased) != 1 {
+		t.Error(d, l.Leased)
+	}
+	w.wans = map[string]wan{"lte": {lease6: k.lease6}}
+	if w = step(4, true); !w.wans["lte"].dad6 {
+		t.Error("a leased address is used before it is there")
+	}
+}

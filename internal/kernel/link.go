@@ -16,6 +16,8 @@ import (
 const (
 	extSkipStats = 8 // RTEXT_FILTER_SKIP_STATS, linux/rtnetlink.h
 	vethInfoPeer = 1 // VETH_INFO_PEER, linux/veth.h
+
+	ifRAManaged = 0x40 // IF_RA_MANAGED, net/if_inet6.h
 )
 
 // rawLink is a link with the numbers that only mean something where it is.
@@ -101,6 +103,8 @@ func parseLink(b []byte) (rawLink, error) {
 					d.Nested(func(d *netlink.AttributeDecoder) error {
 						for d.Next() {
 							switch d.Type() {
+							case unix.IFLA_INET6_FLAGS:
+								l.Managed = d.Uint32()&ifRAManaged != 0
 							case unix.IFLA_INET6_ADDR_GEN_MODE:
 								l.AddrGen = d.Uint8()
 							case unix.IFLA_INET6_CONF: // int32s; DEVCONF_MTU6 is the third

@@ -24,6 +24,7 @@ type Frame struct {
 	DPort    uint16
 	Flags    uint8 // TCP
 	ICMP     uint8 // type, ICMP and ICMPv6
+	DHCP6    uint8 // message type, of what is sent to a DHCPv6 server
 }
 
 // String is the frame on a line.
@@ -72,6 +73,9 @@ func parseFrame(b []byte) Frame {
 		}
 		if f.Proto == unix.IPPROTO_TCP && len(rest) >= 14 {
 			f.Flags = rest[13]
+		}
+		if f.Type == unix.ETH_P_IPV6 && f.Proto == unix.IPPROTO_UDP && f.DPort == 547 && len(rest) > 8 {
+			f.DHCP6 = rest[8]
 		}
 	case unix.IPPROTO_ICMP, unix.IPPROTO_ICMPV6:
 		if len(rest) > 0 {

@@ -64,6 +64,10 @@ type Line struct {
 	// translation first. From DHCP, SLAAC (read back from the kernel) or the file.
 	Addr []netip.Prefix
 
+	// Leased are those of Addr that DHCPv6 leased where the others are the kernel's:
+	// with auto.
+	Leased []netip.Prefix
+
 	// Routes are what the lease says (options 121 and 3). A default route has
 	// 0.0.0.0/0. For SLAAC they are the kernel's and are not listed here.
 	Routes []Route
