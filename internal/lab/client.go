@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"os"
 	"time"
 
 	"github.com/insomniacslk/dhcp/dhcpv4"
 	"github.com/insomniacslk/dhcp/dhcpv4/nclient4"
+	"github.com/insomniacslk/dhcp/dhcpv6"
+	"github.com/insomniacslk/dhcp/dhcpv6/nclient6"
 	nl "github.com/mdlayher/netlink"
 	"github.com/miekg/dns"
 	"github.com/vishvananda/netlink"
@@ -72,6 +75,30 @@ func (c *Client) Lease(ctx context.Context) (*dhcpv4.DHCPv4, error) {
 		return nil, err
 	}
 	return lease.ACK, nil
+}
+
+// Lease6 asks by DHCPv6 for an address, and for a prefix if its length is not 0,
+// without using what it gets. The client must have its link-local address.
+func (c *Client) Lease6(ctx context.Context, prefix int) (*dhcpv6.Message, error) {
+	var nc *nclient6.Client
+	err := c.Do(func() (err error) {
+		nc, err = nclient6.New("e0", nclient6.WithTimeout(1500*time.Millisecond), nclient6.WithRetry(3))
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("dhcpv6 client on %s: %w", c.Host, err)
+	}
+	defer nc.Close()
+	want := []dhcpv6.Modifier{dhcpv6.WithFQDN(0, c.Name)}
+	if prefix > 0 {
+		hint := &dhcpv6.OptIAPrefix{Prefix: &net.IPNet{IP: net.IPv6zero, Mask: net.CIDRMask(prefix, 128)}}
+		want = append(want, dhcpv6.WithIAPD([4]byte{0, 0, 0, 1}, hint))
+	}
+	offer, err := nc.Solicit(ctx, want...)
+	if err != nil {
+		return nil, err
+	}
+	return nc.Request(ctx, offer, dhcpv6.WithFQDN(0, c.Name))
 }
 
 // Use configures what a lease says.

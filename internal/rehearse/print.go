@@ -11,6 +11,7 @@ import (
 // they are about.
 var sections = []struct{ word, title string }{
 	{"lease", "Leases"},
+	{"lease6", "Leases of DHCPv6"},
 	{"advertise", "IPv6 addresses"},
 	{"delegated", "Prefixes that ISPs delegate"},
 	{"name", "Names"},

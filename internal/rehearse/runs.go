@@ -23,6 +23,9 @@ func Runs(s *Site, long *Pace) []Run {
 		if l.DHCP.Enabled {
 			add(leaseAct(l))
 		}
+		if l.DHCP6.Managed || l.DHCP6.Delegate > 0 {
+			add(lease6Act(s, l))
+		}
 		if l.Advertise.Enabled {
 			add(advertiseAct(l))
 		}

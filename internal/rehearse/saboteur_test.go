@@ -226,6 +226,9 @@ var saboteurs = func() rehearse.Saboteurs {
 	for saboteur, s := range delegatedSaboteurs {
 		out[saboteur] = s.by
 	}
+	for saboteur, s := range lease6Saboteurs {
+		out[saboteur] = s.by
+	}
 	return out
 }()
 
