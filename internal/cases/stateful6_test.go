@@ -122,6 +122,13 @@ func TestOthersClientsOfDHCPv6(t *testing.T) {
 		}) {
 			t.Errorf("the host is not told of: %+v", h.leases())
 		}
+		for _, l := range h.leases() {
+			if p, err := netip.ParsePrefix(l.Address); err == nil && l.Router != "" {
+				if out, err := h.tell("why", p.Addr().Next().String(), "2001:db8:80::80"); err != nil || !strings.Contains(out, "fiber") || strings.Contains(out, "spoofed") {
+					t.Errorf("why for who is behind a router: %v, %s", err, out)
+				}
+			}
+		}
 		before := h.leases()
 		h.end(syscall.SIGKILL)
 		h.again()

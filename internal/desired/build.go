@@ -251,6 +251,9 @@ func (b *build) house() ruleset.House {
 	}
 	for _, l := range b.lans {
 		h.LANs = append(h.LANs, ruleset.LAN{Name: l.cfg.Name, Link: l.link, Addr: l.addr, Delegated: l.deleg, DHCP6: l.cfg.DHCP6.Enabled, Reach: l.cfg.Reach})
+		for _, p := range b.parts(l) {
+			h.LANs[len(h.LANs)-1].Routed = append(h.LANs[len(h.LANs)-1].Routed, p.Dst)
+		}
 	}
 	for _, w := range b.wans {
 		w.Wary4, w.Wary6 = b.st.WANs[w.Name].V4.Wary, b.st.WANs[w.Name].V6.Wary

@@ -138,20 +138,24 @@ func Reserved(c *config.Config, s state.State) []netip.Prefix {
 	return out
 }
 
-// parts are the routes to what routers in the LANs have been delegated.
-func (b *build) parts(n *Namespace) {
+// parts are the routes to what routers in a LAN have been delegated.
+func (b *build) parts(l lan) []Route {
+	if l.links == nil || l.cfg.DHCP6.Delegate == 0 {
+		return nil
+	}
+	var out []Route
 	sources, reserved := Sources(b.cfg, b.st), Reserved(b.cfg, b.st)
 	for _, p := range b.st.Parts {
-		i := slices.IndexFunc(b.lans, func(l lan) bool { return l.cfg.Name == p.LAN })
-		if i < 0 || b.lans[i].links == nil || b.lans[i].cfg.DHCP6.Delegate == 0 {
+		if p.LAN != l.cfg.Name {
 			continue
 		}
 		for _, s := range sources {
-			if dst := state.PartOf(s.Prefix, b.lans[i].cfg.DHCP6.Delegate, p.Number, reserved); dst.IsValid() {
-				n.Routes = append(n.Routes, Route{Dst: dst, Gateway: p.Via, Link: b.lans[i].link})
+			if dst := state.PartOf(s.Prefix, l.cfg.DHCP6.Delegate, p.Number, reserved); dst.IsValid() {
+				out = append(out, Route{Dst: dst, Gateway: p.Via, Link: l.link})
 			}
 		}
 	}
+	return out
 }
 
 // Numbers numbers the LANs: as known has them, and by the lowest free number for

@@ -82,7 +82,9 @@ func (b *build) main(h ruleset.House) Namespace {
 			n.addParent(w.link.Parent, 0)
 		}
 	}
-	b.parts(&n)
+	for _, l := range b.lans {
+		n.Routes = append(n.Routes, b.parts(l)...)
+	}
 	b.spare(&n)
 	b.defaultRoute(&n, b.st.Use4, netip.IPv4Unspecified())
 	b.defaultRoute(&n, b.st.Use6, netip.IPv6Unspecified())

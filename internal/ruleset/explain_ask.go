@@ -168,13 +168,11 @@ func (h House) spot(s string, leases []Known) (Spot, error) {
 // locate finds where an address is.
 func (h House) locate(a netip.Addr) Spot {
 	for _, l := range h.LANs {
-		for _, p := range l.nets() {
-			switch {
-			case p.Addr() == a:
-				return Spot{Self: true, Addr: a}
-			case p.Contains(a):
-				return Spot{LAN: l.Name, Addr: a}
-			}
+		switch {
+		case l.self(a):
+			return Spot{Self: true, Addr: a}
+		case l.lives(a):
+			return Spot{LAN: l.Name, Addr: a}
 		}
 	}
 	for _, w := range h.WANs {

@@ -13,6 +13,7 @@ import (
 func TestQuestions(t *testing.T) {
 	c := parse(t, "routes")
 	h := desired.House(c, working(c))
+	h.LANs[0].Routed = []netip.Prefix{netip.MustParsePrefix("2001:db8:f100:f0::/60")} // a router's
 	ip := netip.MustParseAddr
 	leases := []ruleset.Known{
 		{Addr: ip("172.31.0.31"), MAC: "02:00:00:00:00:31", Name: "annas-tablet", LAN: "home"},
@@ -33,6 +34,8 @@ func TestQuestions(t *testing.T) {
 		{from: "fiber", to: "198.51.100.10:80", want: ruleset.Flow{From: ruleset.Spot{WAN: "fiber"}, To: ruleset.Spot{WAN: "fiber", Addr: ip("198.51.100.10")}, Protocol: config.TCP, Port: 80}},
 		{from: "172.31.0.1", to: "172.31.20.9", want: ruleset.Flow{From: ruleset.Spot{Self: true, Addr: ip("172.31.0.1")}, To: ruleset.Spot{LAN: "guest", Addr: ip("172.31.20.9")}, Protocol: config.ICMP}},
 
+		{from: "2001:db8:f100:f0::9", to: "2001:db8::1", want: ruleset.Flow{From: ruleset.Spot{LAN: "home", Addr: ip("2001:db8:f100:f0::9")}, To: ruleset.Spot{Addr: ip("2001:db8::1")}, Protocol: config.ICMP}},
+
 		{from: "tabelt", to: "1.1.1.1", wrong: "hosts: nas, tablet, camera; LANs: home, guest, things; WANs: fiber, lte"},
 		{from: "host.fiber", to: "1.1.1.1", wrong: `nothing here is called "host.fiber"`},
 		{from: "192.0.2.7", to: "self:80", wrong: "192.0.2.7@fiber"},
@@ -52,6 +55,20 @@ func TestQuestions(t *testing.T) {
 		case r.wrong == "" && (err != nil || got != r.want):
 			t.Errorf("%s to %s: %+v, %v, want %+v", r.from, r.to, got, err, r.want)
 		}
+	}
+	// Who is behind a router of a LAN is no stranger, and is where its answers go.
+	behind := ruleset.Spot{LAN: "home", Addr: ip("2001:db8:f100:f0::9")}
+	for _, r := range []ruleset.Flow{
+		{From: behind, To: ruleset.Spot{Self: true}, Protocol: config.UDP, Port: 53},
+		{From: ruleset.Spot{LAN: "home", Addr: ip("fd00::50")}, To: behind, Protocol: config.ICMP},
+	} {
+		if e := h.Explain(r, true); e.Verdict == ruleset.Dropped {
+			t.Errorf("%+v is dropped by %s", r, e.By)
+		}
+	}
+	stranger := ruleset.Spot{LAN: "home", Addr: ip("2001:db8:f100:e0::9")}
+	if e := h.Explain(ruleset.Flow{From: stranger, To: ruleset.Spot{Self: true}, Protocol: config.UDP, Port: 53}, true); e.By != "lan.home.spoofed" {
+		t.Errorf("a stranger's source: %s by %q", e.Verdict, e.By)
 	}
 	// A host and a WAN may share a name.
 	c.WANs[0].Name, c.LANs[0].Hosts[0].Name = "nas", "nas"

@@ -16,8 +16,8 @@ func (x *explain) fromLAN() {
 		x.end(Dropped, "stranger", "note", "", "%s is in no LAN", x.describe(x.From))
 		return
 	}
-	if x.src.IsValid() && !covered(single(x.src), l.nets()) {
-		x.end(Dropped, "lan."+l.Name+".spoofed", "source", "", "no %s lives in lan.%s: its networks are %s", x.src, l.Name, strings.Join(prefixTexts(l.nets()), ", "))
+	if x.src.IsValid() && !l.lives(x.src) {
+		x.end(Dropped, "lan."+l.Name+".spoofed", "source", "", "no %s lives in lan.%s: its networks are %s", x.src, l.Name, strings.Join(prefixTexts(slices.Concat(l.nets(), l.Routed)), ", "))
 		return
 	}
 	hairpin := func(w WAN) bool { return slices.Contains(x.hairpins(w, x.f), x.dst.String()) }
@@ -158,13 +158,11 @@ func (x *explain) where() place {
 		}
 	}
 	for i, l := range x.LANs {
-		for _, p := range l.nets() {
-			if p.Addr() == x.dst {
-				return place{self: true}
-			}
-			if p.Contains(x.dst) {
-				return place{lan: &x.LANs[i]}
-			}
+		switch {
+		case l.self(x.dst):
+			return place{self: true}
+		case l.lives(x.dst):
+			return place{lan: &x.LANs[i]}
 		}
 	}
 	return place{}

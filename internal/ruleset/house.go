@@ -63,12 +63,24 @@ type LAN struct {
 	// and stand in no text.
 	Delegated []netip.Prefix
 
+	// Routed are the prefixes that routers there have been delegated. They stand in
+	// no text either: the kernel's routes tell which sources are right.
+	Routed []netip.Prefix
+
 	DHCP6 bool // has a server of it
 	Reach []config.Place
 }
 
 // nets are all of the gateway's addresses there.
 func (l LAN) nets() []netip.Prefix { return slices.Concat(l.Addr, l.Delegated) }
+
+// self says whether a is one of the gateway's.
+func (l LAN) self(a netip.Addr) bool {
+	return slices.ContainsFunc(l.nets(), func(p netip.Prefix) bool { return p.Addr() == a })
+}
+
+// lives says whether a is an address of somebody there.
+func (l LAN) lives(a netip.Addr) bool { return inside(a, l.nets()) || inside(a, l.Routed) }
 
 // native says whether a leaves by the line as it is.
 func (w WAN) native(a netip.Addr) bool { return inside(a, w.Delegated) }
