@@ -46,7 +46,7 @@ func TestKernelScript(t *testing.T) {
 						// chronyd, where it is installed, passes through to its files as its own user.
 						return errors.Join(os.Chmod(e.WorkDir, 0o755), os.Chmod(filepath.Dir(e.WorkDir), 0o755)) //nolint:gosec // nothing secret is in it
 					},
-					Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "starts": starts, "ends": ends, "until": until, "signals": signals},
+					Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "starts": starts, "ends": ends, "until": until, "signals": signals, "logged": logged},
 				})
 			})
 		})
@@ -130,6 +130,20 @@ func ends(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	if sig != syscall.SIGKILL && err != nil {
 		ts.Fatalf("%s: %v\n%s", args[0], err, d.log.String())
+	}
+}
+
+// logged is the script command "logged NAME TEXT": a daemon that has ended had said that.
+func logged(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: logged NAME TEXT")
+	}
+	d := ts.Value(daemonsKey{}).(daemons)[args[0]]
+	if d == nil || d.cmd.ProcessState == nil {
+		ts.Fatalf("no daemon that has ended is called %s", args[0])
+	}
+	if !strings.Contains(d.log.String(), args[1]) {
+		ts.Fatalf("%s did not say %q\n%s", args[0], args[1], d.log.String())
 	}
 }
 
