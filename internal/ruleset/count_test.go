@@ -72,6 +72,10 @@ func (w *world) countedOnce(round int) error {
 // begunOnce sees that a metered line's flows are counted once, and our own probes
 // by it not at all.
 func (w *world) begunOnce() error {
+	before, err := w.counters()
+	if err != nil {
+		return err
+	}
 	for _, f := range []struct {
 		name, from, local, to, counter string
 		want                           int
@@ -81,10 +85,6 @@ func (w *world) begunOnce() error {
 		{"a probe", "", "%lte", "192.0.2.80:7000", "begun4.lte", 0},
 		{"a probe, IPv6", "", "%lte", "[2001:db8:80::80]:7000", "begun6.lte", 0},
 	} {
-		before, err := w.counters()
-		if err != nil {
-			return err
-		}
 		c, err := dial(f.from, "udp", f.local, f.to)
 		if err != nil {
 			return fmt.Errorf("%s: %w", f.name, err)
@@ -102,6 +102,7 @@ func (w *world) begunOnce() error {
 		if n := after[f.counter] - before[f.counter]; n != f.want {
 			return fmt.Errorf("%s was counted %d times by %s, want %d", f.name, n, f.counter, f.want)
 		}
+		before = after
 	}
 	return nil
 }

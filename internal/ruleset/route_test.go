@@ -316,7 +316,7 @@ func (r *routed) miss(t *testing.T, name string) {
 	}
 	for _, c := range routeCases() {
 		l := look(func(only func(string) bool) map[string]string { return r.askOnce(c.name+": ", c.rows, only) })
-		for what, how := range l.misses(func() { r.set(c, without) }, func() { r.set(c, nil) }) {
+		for what, how := range l.misses(everything, func() { r.set(c, without) }, func() { r.set(c, nil) }) {
 			t.Logf("without %s: %s: %s", name, what, how)
 			return
 		}

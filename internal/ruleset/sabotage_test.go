@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -79,6 +80,31 @@ func (w *world) sabotages() ([]sabotage, error) {
 	return all, nil
 }
 
+// witness is what is otherwise without a thing, and which look sees it.
+type witness struct{ look, what string }
+
+// witnesses are those that testdata/witnesses.txt has, by namespace and thing. They
+// are no more than whom to ask first, so that a thing takes one question and not all:
+// where one sees nothing, everybody is asked. The file is made anew by
+//
+//	go test -run '^TestEveryRuleIsHeld$' -v | sed -n 's/.* witness: //p' | sort > testdata/witnesses.txt
+func witnesses(tb testing.TB) map[string]witness {
+	tb.Helper()
+	text, err := os.ReadFile("testdata/witnesses.txt")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	found := map[string]witness{}
+	for line := range strings.Lines(string(text)) {
+		f := strings.Split(strings.TrimSuffix(line, "\n"), "\t")
+		if len(f) != 4 {
+			tb.Fatalf("testdata/witnesses.txt: %q", line)
+		}
+		found[f[0]+"\t"+f[1]] = witness{f[2], f[3]}
+	}
+	return found
+}
+
 // shards is in how many worlds the saboteur works at once: a round is mostly
 // waiting for silence.
 const shards = 4
@@ -110,12 +136,14 @@ func sabotageShard(t *testing.T, shard int) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	last := witnesses(t)
 	for i, s := range all {
 		if i%shards != shard {
 			continue
 		}
 		n := w.built.Namespaces[slices.IndexFunc(w.built.Namespaces, func(n desired.Namespace) bool { return n.Name == s.ns })]
-		held := w.held(
+		held, in := w.held(
+			last[s.ns+"\t"+s.name],
 			func() {
 				script, err := s.script()
 				if err == nil {
@@ -133,8 +161,11 @@ func sabotageShard(t *testing.T, shard int) {
 		if len(held) == 0 {
 			t.Errorf("without %s in namespace %q nothing is otherwise", s.name, s.ns)
 		}
-		for what, how := range held {
-			t.Logf("without %s in %q: %s: %s", s.name, s.ns, what, how)
+		for i, what := range slices.Sorted(maps.Keys(held)) {
+			t.Logf("without %s in %q: %s: %s", s.name, s.ns, what, held[what])
+			if i == 0 {
+				t.Logf("witness: %s\t%s\t%s\t%s", s.ns, s.name, in, what)
+			}
 		}
 	}
 	if wrong := w.twice(); len(wrong) > 0 {
@@ -152,9 +183,10 @@ func (w *world) twice() map[string]string {
 // look asks for something, of what only names, and returns what was wrong.
 type look func(only func(string) bool) map[string]string
 
-// held returns what is otherwise without a thing: the quickest that shows it. It
-// ends with the thing put back.
-func (w *world) held(remove, restore func()) map[string]string {
+// held returns what is otherwise without a thing, and which look shows it: the
+// quickest does. What showed it the last time is asked first. It ends with the thing
+// put back.
+func (w *world) held(last witness, remove, restore func()) (by map[string]string, in string) {
 	afresh := func(f look) look {
 		return func(only func(string) bool) map[string]string {
 			if err := w.forget(); err != nil {
@@ -163,32 +195,43 @@ func (w *world) held(remove, restore func()) map[string]string {
 			return f(only)
 		}
 	}
-	looks := []look{
-		afresh(func(only func(string) bool) map[string]string { return w.askOnce("", rows(), only) }),
-		afresh(func(only func(string) bool) map[string]string { return w.special(w.round(), only) }),
-		func(only func(string) bool) map[string]string {
+	looks := []struct {
+		name string
+		look
+	}{
+		{"row", afresh(func(only func(string) bool) map[string]string { return w.askOnce("", rows(), only) })},
+		{"special", afresh(func(only func(string) bool) map[string]string { return w.special(w.round(), only) })},
+		{"round", func(only func(string) bool) map[string]string {
 			wrong := w.try()
 			maps.DeleteFunc(wrong, func(name, _ string) bool { return !only(name) })
 			return wrong
-		},
+		}},
+	}
+	for _, l := range looks {
+		if l.name != last.look {
+			continue
+		}
+		if by := l.misses(func(name string) bool { return name == last.what }, remove, restore); len(by) > 0 {
+			return by, l.name
+		}
 	}
 	// A busy machine may be late with the one answer that shows it.
 	for range 3 {
 		for _, l := range looks {
-			if wrong := l.misses(remove, restore); len(wrong) > 0 {
-				return wrong
+			if by := l.misses(everything, remove, restore); len(by) > 0 {
+				return by, l.name
 			}
 		}
 	}
-	return nil
+	return nil, ""
 }
 
-// misses returns what is wrong without a thing, right with it, and wrong without
+// misses returns what of that which only names is wrong without a thing, right with it, and wrong without
 // it once more: what a busy machine gets wrong is none of that thing's. It ends
 // with the thing put back.
-func (l look) misses(remove, restore func()) map[string]string {
+func (l look) misses(only func(string) bool, remove, restore func()) map[string]string {
 	remove()
-	wrong := l(everything)
+	wrong := l(only)
 	restore()
 	if len(wrong) == 0 {
 		return nil
@@ -232,7 +275,7 @@ func TestABusyMachineHoldsNoRule(t *testing.T) {
 			looks++
 			return wrong
 		})
-		got := l.misses(func() { there = false }, func() { there = true })
+		got := l.misses(everything, func() { there = false }, func() { there = true })
 		if (len(got) > 0) != c.held || !there {
 			t.Errorf("%s: held by %v, want %v; put back: %v", c.name, got, c.held, there)
 		}

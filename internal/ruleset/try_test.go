@@ -5,12 +5,18 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
 	"weir/internal/desired"
+	"weir/internal/netns"
 	"weir/internal/ruleset"
 )
 
@@ -168,9 +174,10 @@ func (w *world) forget() error {
 	errs := make([]error, len(everyone))
 	var wg sync.WaitGroup
 	for i, ns := range everyone {
-		wg.Go(func() { errs[i] = run(ns, ipBoth("neigh flush all\nroute flush cache\n")) })
+		wg.Go(func() { errs[i] = forgetNeighbours(ns) })
 	}
 	wg.Wait()
+	errs = append(errs, forgetMTU(""), forgetMTU("pc")) // no other sends what may be too long
 	errs = append(errs, load("", "flush set inet weir seen4.laptop\nflush set inet weir seen6.laptop\n"))
 	for _, gw := range []string{"172.31.20.1", "fd00:20::1"} {
 		_, err := ask("guest", "", "ping", gw, 0, "")
@@ -179,11 +186,35 @@ func (w *world) forget() error {
 	return errors.Join(errs...)
 }
 
-func forgetMTU(ns string) error { return run(ns, ipBoth("route flush cache\n")) }
+// forgetNeighbours does what ip neigh flush all does, in a tenth of the time.
+func forgetNeighbours(ns string) error {
+	return netns.Do(ns, func() error {
+		h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+		if err != nil {
+			return err
+		}
+		defer h.Close()
+		known, err := h.NeighList(0, netlink.FAMILY_ALL)
+		for _, n := range known {
+			if n.State&(netlink.NUD_PERMANENT|netlink.NUD_NOARP) != 0 {
+				continue
+			}
+			if e := h.NeighDel(&n); e != nil && !errors.Is(e, unix.ENOENT) {
+				err = errors.Join(err, fmt.Errorf("forget %v in %q: %w", n.IP, ns, e))
+			}
+		}
+		return err
+	})
+}
 
-// ipBoth is the script that runs ip's commands in both families.
-func ipBoth(commands string) string {
-	return fmt.Sprintf("for f in -4 -6; do printf '%s' | ip $f -batch -; done", commands)
+// forgetMTU makes those of a namespace find path MTUs anew. (What ip writes for IPv4.)
+func forgetMTU(ns string) error {
+	return netns.Do(ns, func() error {
+		if out, err := exec.Command("ip", "-6", "route", "flush", "cache").CombinedOutput(); err != nil {
+			return fmt.Errorf("forget path MTUs in %q: %w: %s", ns, err, out)
+		}
+		return os.WriteFile("/proc/sys/net/ipv4/route/flush", []byte("-1"), 0)
+	})
 }
 
 // round numbers what is asked.
