@@ -41,7 +41,7 @@ test: bin/weir
 	test/run '$(ONLY)'
 
 # Anything happens to a house for so many seconds, and the daemon is killed so often, at any moment (docs/reliability.md).
-# 500 kills take about ten minutes. SEED=N has the same happen again.
+# 500 kills take about a quarter of an hour. SEED=N has the same happen again.
 soak: SECONDS ?= 300
 soak: KILLS ?= 500
 soak:

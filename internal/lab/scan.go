@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/netip"
 	"sort"
@@ -77,6 +78,8 @@ func (i *ISP) ScanPorts(ctx context.Context, proto int, to netip.Addr, ports []u
 			return s, err
 		}
 	}
+	// Of this scan alone: a server goes on answering an earlier one's SYN for a minute where nothing came back.
+	seq := rand.Uint32()
 	before, err := i.dropped()
 	if err != nil {
 		return s, err
@@ -110,7 +113,7 @@ func (i *ISP) ScanPorts(ctx context.Context, proto int, to netip.Addr, ports []u
 			}
 		}
 	}
-	readers.Go(func() { read(raw, func(b []byte) (uint16, Answer, bool) { return portAnswer(b, proto, to) }) })
+	readers.Go(func() { read(raw, func(b []byte) (uint16, Answer, bool) { return portAnswer(b, proto, to, seq) }) })
 	readers.Go(func() { read(icmp, func(b []byte) (uint16, Answer, bool) { return icmpAnswer(b, proto, to) }) })
 
 	err = i.Inet.Do(func() error {
@@ -123,7 +126,7 @@ func (i *ISP) ScanPorts(ctx context.Context, proto int, to netip.Addr, ports []u
 			if k%256 == 0 && ctx.Err() != nil {
 				return ctx.Err()
 			}
-			if err := sendRaw(raw, to, opening(proto, Web(to.Is6()), to, port)); err != nil {
+			if err := sendRaw(raw, to, opening(proto, Web(to.Is6()), to, port, seq)); err != nil {
 				return fmt.Errorf("scan %s port %d: %w", to, port, err)
 			}
 			s.Sent++
@@ -203,8 +206,8 @@ func checksumAt(proto int) int {
 }
 
 // opening is what a scan sends to a port, with its checksum for IPv4.
-func opening(proto int, from, to netip.Addr, port uint16) []byte {
-	b := syn(port)
+func opening(proto int, from, to netip.Addr, port uint16, seq uint32) []byte {
+	b := syn(port, seq)
 	if proto == unix.IPPROTO_UDP {
 		b = question(port)
 	}
@@ -230,11 +233,11 @@ func question(port uint16) []byte {
 }
 
 // syn is a TCP segment that opens a connection.
-func syn(port uint16) []byte {
+func syn(port uint16, seq uint32) []byte {
 	b := make([]byte, 24)
 	binary.BigEndian.PutUint16(b[0:], scanPort)
 	binary.BigEndian.PutUint16(b[2:], port)
-	binary.BigEndian.PutUint32(b[4:], 0x77656972)
+	binary.BigEndian.PutUint32(b[4:], seq)
 	b[12], b[13] = 6<<4, 2
 	binary.BigEndian.PutUint16(b[14:], 64240)
 	b[20], b[21] = 2, 4 // MSS
@@ -266,7 +269,7 @@ func checksum4(from, to netip.Addr, proto uint8, b []byte) uint16 {
 
 // portAnswer reads what came to the raw socket: with its IP header for IPv4,
 // without it for IPv6.
-func portAnswer(b []byte, proto int, of netip.Addr) (uint16, Answer, bool) {
+func portAnswer(b []byte, proto int, of netip.Addr, seq uint32) (uint16, Answer, bool) {
 	if of.Is4() {
 		if len(b) < 20 || net.IP(b[12:16]).String() != of.String() {
 			return 0, "", false
@@ -275,6 +278,9 @@ func portAnswer(b []byte, proto int, of netip.Addr) (uint16, Answer, bool) {
 	}
 	if len(b) < 8 || binary.BigEndian.Uint16(b[2:]) != scanPort {
 		return 0, "", false
+	}
+	if proto == unix.IPPROTO_TCP && (len(b) < 14 || binary.BigEndian.Uint32(b[8:]) != seq+1) {
+		return 0, "", false // of another scan
 	}
 	a := Answered
 	if proto == unix.IPPROTO_TCP && len(b) >= 14 && b[13]&4 != 0 {

@@ -46,11 +46,9 @@ func TestDamagedKey(t *testing.T) {
 		}
 	}
 	for i := range whole {
-		for _, bit := range []byte{1, 8, 0x40} {
-			b := append([]byte(nil), whole...)
-			b[i] ^= bit
-			try("a changed byte", b)
-		}
+		b := append([]byte(nil), whole...)
+		b[i] ^= 1 << (i % 8)
+		try("a changed byte", b)
 		try("a cut", whole[:i])
 	}
 	try("zeroes", make([]byte, len(whole)))
