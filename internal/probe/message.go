@@ -100,5 +100,6 @@ func monotonic() Monotonic {
 
 // Time is t as a time.Time of this process, with a monotonic reading.
 func (t Monotonic) Time() time.Time {
-	return time.Now().Add(-time.Duration(monotonic() - t))
+	age := time.Duration(monotonic() - t) // before the other clock: being interrupted here makes it late, never early
+	return time.Now().Add(-age)
 }
