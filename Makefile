@@ -59,7 +59,7 @@ test-power:
 # The race detector needs cgo. It has to see each path, not each round. Not where the drills and cases have times to keep:
 # cli's scripts run the whole daemon under it; nor where a share of the packets is to fall into nft's work, which it does not slow.
 race:
-	WEIR_BIN=$$PWD/bin/weir CGO_ENABLED=1 $(GO) test -race -short -run '$(ONLY)' -skip '^TestNoInstantOfAHole$$' \
+	WEIR_BIN=$$PWD/bin/weir GO='$(GO)' test/race -run '$(ONLY)' -skip '^TestNoInstantOfAHole$$' \
 	  $$($(GO) list ./... | grep -v -e internal/rehearse -e internal/cases -e internal/ruleset)
 
 lint:
