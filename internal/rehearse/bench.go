@@ -69,6 +69,15 @@ const (
 	upLimit   = 60 * time.Second
 )
 
+// joins is how long a client has to come in: in a house that is up it takes
+// milliseconds, and whom a saboteur keeps out is not waited for that long.
+func (b *Bench) joins() time.Duration {
+	if len(b.saboteurs) > 0 {
+		return joinLimit / 3
+	}
+	return joinLimit
+}
+
 // build makes the machines around the gateway.
 func build(ctx context.Context, site *Site, v Variant, log *slog.Logger) (*Bench, error) {
 	l, err := lab.New(ctx, log)

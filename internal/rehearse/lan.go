@@ -61,7 +61,7 @@ func (b *Bench) newLease(ctx context.Context, l *LAN, drill string) Result {
 		return fail(drill, about, "a device on the LAN", err.Error(), "the lab")
 	}
 	start := time.Now()
-	ctx, cancel := context.WithTimeout(ctx, joinLimit)
+	ctx, cancel := context.WithTimeout(ctx, b.joins())
 	defer cancel()
 	ack, err := c.Lease(ctx)
 	took := time.Since(start)
@@ -102,7 +102,7 @@ func (b *Bench) newLease(ctx context.Context, l *LAN, drill string) Result {
 func (b *Bench) hostLease(ctx context.Context, l *LAN, h Host) Result {
 	drill, about := name("lease", l.Name, h.Of.Name), "a host gets its own address"
 	start := time.Now()
-	ctx, cancel := context.WithTimeout(ctx, joinLimit)
+	ctx, cancel := context.WithTimeout(ctx, b.joins())
 	defer cancel()
 	ack, err := b.Hosts[h.Name].Lease(ctx)
 	if err != nil {
@@ -125,10 +125,10 @@ func advertiseAct(l *LAN) Act {
 			return []Result{fail(drill, about, "a device on the LAN", err.Error(), "the lab")}
 		}
 		start := time.Now()
-		auto, router, ok := c.Autoconfigured(ctx, joinLimit)
+		auto, router, ok := c.Autoconfigured(ctx, b.joins())
 		if !ok {
 			return []Result{fail(drill, about, "an address and a router by router advertisement",
-				fmt.Sprintf("address %s, router %s after %s", auto, router, joinLimit), look)}
+				fmt.Sprintf("address %s, router %s after %s", auto, router, b.joins()), look)}
 		}
 		took := time.Since(start)
 		want := l.Advertise.Prefix

@@ -41,7 +41,7 @@ func (b *Bench) atPort(ctx context.Context, l *LAN, k int) (expected, seen strin
 		return "a server on it", err.Error()
 	}
 	if l.DHCP.Enabled && len(l.DHCP.Pool) > 0 {
-		short, cancel := context.WithTimeout(ctx, joinLimit)
+		short, cancel := context.WithTimeout(ctx, b.joins())
 		defer cancel()
 		ack, err := c.Lease(short)
 		if err == nil {
@@ -52,9 +52,9 @@ func (b *Bench) atPort(ctx context.Context, l *LAN, k int) (expected, seen strin
 		}
 	}
 	if l.Advertise.Enabled {
-		auto, _, ok := c.Autoconfigured(ctx, joinLimit)
+		auto, _, ok := c.Autoconfigured(ctx, b.joins())
 		if !ok {
-			return "an address and a router by router advertisement", fmt.Sprintf("none after %s", joinLimit)
+			return "an address and a router by router advertisement", fmt.Sprintf("none after %s", b.joins())
 		}
 		c.Addr6 = auto.Addr()
 	}

@@ -34,7 +34,9 @@ type Options struct {
 	// time. It may be nil.
 	Progress func(Event)
 
-	Sabotage []string // tests only
+	// Tests only: who breaks something, and the drills that this is to turn red, which
+	// need not be so in the middle of three takes.
+	Sabotage, Red []string
 }
 
 // Event is something that happens in a run.
@@ -182,7 +184,7 @@ func (g *gathering) again(ctx context.Context, runs []Run) {
 			var only []string
 			g.mu.Lock()
 			for drill, takes := range g.results {
-				if takes[0].Run == r.Name && slices.ContainsFunc(takes, func(t Result) bool { return !t.OK && t.Judged != nil }) {
+				if takes[0].Run == r.Name && !slices.Contains(g.o.Red, drill) && slices.ContainsFunc(takes, func(t Result) bool { return !t.OK && t.Judged != nil }) {
 					only = append(only, drill)
 				}
 			}

@@ -51,6 +51,7 @@ func try(t *testing.T, o rehearse.Options, path string) *rehearse.Report {
 // what is red besides has to be so twice.
 func expect(t *testing.T, o rehearse.Options, path string, want []string) *rehearse.Report {
 	t.Helper()
+	o.Red = want
 	r, err := rehearsed(t.Context(), o, path)
 	if err == nil && surplus(red(r), want) {
 		t.Logf("taken again: %s", cmp.Diff(want, red(r)))

@@ -82,7 +82,7 @@ func restartAct(s *Site, how string, sig syscall.Signal) Act {
 func (b *Bench) leaseBefore(ctx context.Context, l *LAN, c *lab.Client) (netip.Addr, error) {
 	j := b.Joined[l.Name]
 	if j.ack == nil {
-		ctx, cancel := context.WithTimeout(ctx, joinLimit)
+		ctx, cancel := context.WithTimeout(ctx, b.joins())
 		defer cancel()
 		var err error
 		if j.ack, err = c.Lease(ctx); err != nil {
@@ -96,7 +96,7 @@ func (b *Bench) leaseBefore(ctx context.Context, l *LAN, c *lab.Client) (netip.A
 // sameLease asks for a lease again: the client gets what it had.
 func (b *Bench) sameLease(ctx context.Context, drill string, c *lab.Client, had netip.Addr, how string) Result {
 	about := "a client gets the lease it had, after " + how
-	ctx, cancel := context.WithTimeout(ctx, joinLimit)
+	ctx, cancel := context.WithTimeout(ctx, b.joins())
 	defer cancel()
 	start := time.Now()
 	ack, err := c.Lease(ctx)

@@ -101,7 +101,7 @@ func (b *Bench) readyRoute(ctx context.Context, p prober) error {
 				return err
 			}
 		case p.v6 && !c.Addr6.IsValid():
-			if _, _, ok := c.Autoconfigured(ctx, joinLimit); !ok {
+			if _, _, ok := c.Autoconfigured(ctx, b.joins()); !ok {
 				return fmt.Errorf("%s has no IPv6 address", c.Host)
 			}
 		}

@@ -177,7 +177,7 @@ func (b *Bench) lease(ctx context.Context, cases []ruleCase) error {
 			if m == nil || !e.lan.DHCP.Enabled || m.Addr4.IsValid() {
 				continue
 			}
-			short, cancel := context.WithTimeout(ctx, joinLimit)
+			short, cancel := context.WithTimeout(ctx, b.joins())
 			ack, err := m.Lease(short)
 			cancel()
 			if err == nil {

@@ -526,6 +526,7 @@ func TestSaboteur(t *testing.T) {
 		}
 		slices.Sort(want)
 		want = slices.Compact(want)
+		o.Red = want
 		todo = append(todo, func() {
 			began := time.Now()
 			r, err := rehearsed(t.Context(), o, l.file)
