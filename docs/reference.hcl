@@ -600,7 +600,7 @@ dns {
   # private_domain = "plex.direct"
 
   # The questions of the house can be looked at: weir log --dns. The last 1,000 are kept, in memory
-  # alone. BIND is started anew when it is turned on or off.
+  # alone.
   # True or false. Unsaid: false.
   log = false
 

@@ -31,6 +31,10 @@ func TestLogOfNames(t *testing.T) {
 				if out, err := h.tell("log", "--dns"); err == nil || !strings.Contains(err.Error(), "dns { log = true }") {
 					h.Errorf("it is off: %v %s", err, out)
 				}
+				pid := 0
+				if engine == "bind" {
+					pid = h.namedPID()
+				}
 				h.write(text(true))
 				if out, err := h.tell("apply", "--yes", h.file); err != nil {
 					h.Fatal(err, out)
@@ -40,6 +44,9 @@ func TestLogOfNames(t *testing.T) {
 					out, err := h.tell("log", "--dns")
 					return err == nil && strings.Contains(out, "loud.example")
 				})
+				if engine == "bind" && h.namedPID() != pid {
+					h.Error("named was started anew")
+				}
 				cmd := h.weir("log", "--dns", "-f")
 				pipe, err := cmd.StdoutPipe()
 				h.must(err)

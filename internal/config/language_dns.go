@@ -14,7 +14,7 @@ var dnsBlock = &block{
 		{name: "private_domain", typ: typeDomain, list: true, unsaid: "none", example: `"plex.direct"`, source: "rebinding protection, as unbound's private-domain",
 			doc: "Domains whose names may point into the house. What else the internet says of addresses in here is withheld, so that no web page reaches the house's devices by a name of its own (DNS rebinding): private, loopback, shared (100.64.0.0/10) and the LANs' addresses, and IPv6 ones that hold such. Zones that are forwarded are believed unsaid."},
 		{name: "log", typ: typeFlag, def: `false`,
-			doc: "The questions of the house can be looked at: weir log --dns. The last 1,000 are kept, in memory alone. BIND is started anew when it is turned on or off."},
+			doc: "The questions of the house can be looked at: weir log --dns. The last 1,000 are kept, in memory alone."},
 	},
 	blocks: []*block{
 		zoneBlock,

@@ -36,7 +36,7 @@ func Conf(c Config) (string, error) {
 	w := &conf{}
 	w.line("// weir makes this file, and makes it again whenever something changes.")
 	w.line("include %q;", filepath.Join(c.Dir, keysFile))
-	w.line("controls { };")
+	w.line("controls { inet %s port %d allow { %s; } keys { %q; }; };", control.Addr(), control.Port(), control.Addr(), ownKey)
 	w.logging(c.Log)
 	w.line("acl house { %s};", terms(clients(c)))
 	if err := w.options(c); err != nil {
@@ -93,7 +93,7 @@ func (w *conf) logging(questions bool) {
 	w.line("category default { notice; };")
 	w.line("category rpz { info; };")
 	if questions {
-		w.line("category queries { info; };") // which turns it on, at the start of named alone
+		w.line("category queries { info; };") // which turns it on at the start of named; later told does
 	}
 	for _, c := range []string{"lame-servers", "query-errors", "edns-disabled", "unmatched", "rpz-passthru"} {
 		w.line("category %s { null; };", c)

@@ -7,8 +7,11 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/netip"
+	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"time"
 
@@ -143,6 +146,29 @@ func (p *process) reload(ctx context.Context) error {
 		taken = taken || says == saysReloaded
 		return taken && says == saysRunning, nil
 	})
+}
+
+// control is where named takes commands, of those that have our key. Nobody but
+// the gateway itself reaches it.
+var control = netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), 953)
+
+// record turns the log of questions on or off. A named that runs takes that in by
+// a command alone (bin/named/server.c, load_configuration: "querylog" is read first).
+func (s *server) record(ctx context.Context, c Config) error {
+	ctx, cancel := context.WithTimeout(ctx, readyWithin)
+	defer cancel()
+	state := map[bool]string{true: "on", false: "off"}[c.Log]
+	if c.Program.Control == "" {
+		return fmt.Errorf("turn named's log of questions %s: rndc is not installed", state)
+	}
+	// A file is named, for rndc prefers one of the machine's to a key.
+	out, err := exec.CommandContext(ctx, c.Program.Control, "-c", filepath.Join(c.Dir, ownKey+".key"), "-y", ownKey,
+		"-s", control.Addr().String(), "-p", strconv.Itoa(int(control.Port())), "querylog", state).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("turn named's log of questions %s: rndc: %w: %s", state, err, strings.TrimSpace(string(out)))
+	}
+	s.tells = c.Log
+	return nil
 }
 
 func (p *process) until(ctx context.Context, done func(string) (bool, error)) error {

@@ -17,6 +17,7 @@ import (
 type Program struct {
 	Path     string // of named
 	Check    string // of named-checkconf
+	Control  string // of rndc; "": it is not there, and named is started anew where it would be told
 	UID, GID uint32 // whom it runs as; 0, 0: whom weir runs as
 }
 
@@ -29,7 +30,7 @@ const daemonUser = "bind"
 // Find looks for BIND where distributions put it. The error is ErrMissing if it
 // is not there.
 func Find() (Program, error) {
-	p := Program{Path: foreign.Program("named"), Check: foreign.Program("named-checkconf")}
+	p := Program{Path: foreign.Program("named"), Check: foreign.Program("named-checkconf"), Control: foreign.Program("rndc")}
 	if p.Path == "" || p.Check == "" {
 		return Program{}, ErrMissing
 	}

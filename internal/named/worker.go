@@ -80,9 +80,13 @@ func serve(ctx context.Context, orders <-chan worker.Order[Config], report func(
 		case <-again.C:
 		}
 		if s != nil && s.tells != c.Log {
-			// named takes that in at its start alone.
-			s.End()
-			s = nil
+			if err := s.record(ctx, c); ctx.Err() != nil {
+				return ctx.Err()
+			} else if err != nil {
+				log.Warn("named is started anew, to turn the log of questions on or off", "err", err)
+				s.End()
+				s = nil
+			}
 		}
 		asked.Record(c.Log)
 		if s == nil {
