@@ -16,11 +16,24 @@ func addr(s string) (netip.Addr, bool) {
 	return a, err == nil && a.Zone() == "" && !a.Is4In6()
 }
 
+// mapped is the IPv4 address that one mapped into IPv6 means (RFC 4291, 2.5.5.2),
+// with a port or without.
+func mapped(s string) (netip.Addr, bool) {
+	a, err := netip.ParseAddr(strings.Trim(s, "[]"))
+	if err != nil {
+		ap, _ := netip.ParseAddrPort(s)
+		a = ap.Addr()
+	}
+	return a.Unmap(), a.Is4In6()
+}
+
 func (c *checker) ip(k *key, s string, at hcl.Range) (any, bool) {
 	a, ok := addr(s)
 	if !ok {
 		detail := ""
-		if p, err := netip.ParsePrefix(s); err == nil {
+		if a, ok := mapped(s); ok {
+			detail = fmt.Sprintf("Write it as IPv4: %q", a)
+		} else if p, err := netip.ParsePrefix(s); err == nil {
 			detail = fmt.Sprintf("Without the length: %q", p.Addr())
 		} else if strings.Contains(s, "%") {
 			detail = "Without the interface: it is known from the block."

@@ -39,6 +39,9 @@ func (c *checker) target(k *key, s string, at hcl.Range) (any, bool) {
 		}
 		return wrong("")
 	}
+	if a, ok := mapped(host); ok {
+		return wrong(fmt.Sprintf("Write it as IPv4: %q", a))
+	}
 	if a, ok := addr(host); ok && t.Ask != AskTCP {
 		t.Addr = a
 	} else if a, ok := addr(strings.Trim(host, "[]")); ok {
