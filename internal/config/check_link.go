@@ -100,6 +100,9 @@ func (c *checker) checkLinkNames(h *house, uses []use) {
 		case name == "lan" && n.def == wanBlock:
 			c.err(n.at(), "The far end of each cable is called so; both ends in one place would clash.", "no WAN can be called %q", name)
 			continue
+		case name == "auto" && n.def == wanBlock:
+			c.err(n.at(), "\"weir use auto\" leaves the choice of the line to failover.", "no WAN can be called %q", name)
+			continue
 		}
 		if i := slices.IndexFunc(uses, func(u use) bool { return u.port == name }); i >= 0 && name != "" {
 			c.err(n.at(), fmt.Sprintf("%s has it. The %s's name becomes a link's name beside it: give it another.", sentence(line(uses[i].at, n.at())), word),
