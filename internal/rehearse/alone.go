@@ -30,7 +30,11 @@ func aloneAct(s *Site, w way, wan string) (Act, bool) {
 	if len(o.families) == 0 {
 		return Act{}, false
 	}
-	return Act{Drills: o.drills(), Do: o.do}, true
+	fault := wan + " " + w.about
+	if len(o.families) == 1 && len(s.Lines) > 1 {
+		fault += ", the only line of " + familyName(o.families[0])
+	}
+	return promised(fault, wan, true, Act{Drills: o.drills(), Do: o.do}), true // that nothing comes by it is the line's doing
 }
 
 func (o solitude) name(what ...string) string {

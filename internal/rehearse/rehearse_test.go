@@ -109,6 +109,25 @@ func TestStaticFile(t *testing.T) {
 	}
 }
 
+// A line that is bad is judged by the families that it has: what goes by the only
+// line of the other is moved by nobody, and gone with that line.
+func TestFamiliesByDifferentLines(t *testing.T) {
+	t.Parallel()
+	r := try(t, rehearse.Options{Only: []string{"rough", "nopings", "dark/dsl"}}, "testdata/mixed.hcl")
+	for _, d := range r.Drills {
+		if !d.OK {
+			t.Errorf("%s: expected %s, seen %s; look at %s", d.Drill, d.Expected, d.Seen, d.Look)
+		}
+	}
+	var faults []string
+	for _, p := range r.Promises {
+		faults = append(faults, p.Fault)
+	}
+	if want := "dsl goes dark behind its router, the only line of IPv6"; !slices.Contains(faults, want) {
+		t.Errorf("nothing is promised for %q: %q", want, faults)
+	}
+}
+
 // Each drill that was asked for has to be there, and who mistyped one reads what was meant.
 func TestNoSuchDrill(t *testing.T) {
 	t.Parallel()

@@ -232,8 +232,16 @@ type sighting struct {
 	at   time.Time
 }
 
+// elsewhere watches for the families that use wan: another line may be the only one
+// of the other.
 func (b *Bench) elsewhere(wan string) *strays {
-	return b.elsewhereTo(wan, lab.Web(false), lab.Web(true))
+	var server []netip.Addr
+	for _, v6 := range []bool{false, true} {
+		if b.Site.first(v6) == wan {
+			server = append(server, lab.Web(v6))
+		}
+	}
+	return b.elsewhereTo(wan, server...)
 }
 
 // elsewhereTo is elsewhere for those of the server's addresses.

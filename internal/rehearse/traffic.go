@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
 	"weir/internal/config"
@@ -58,7 +59,7 @@ func (t *traffic) start(ctx context.Context) error {
 		}
 	}
 	for _, v6 := range []bool{false, true} {
-		if len(t.b.Order(v6)) == 0 || !addrOf(c, v6).IsValid() {
+		if !slices.ContainsFunc(t.b.Order(v6), t.b.bright) || !addrOf(c, v6).IsValid() {
 			continue
 		}
 		p, err := c.Ping(lab.Web(v6), pingEvery)
@@ -94,6 +95,9 @@ func (t *traffic) start(ctx context.Context) error {
 	}
 	return nil
 }
+
+// bright says that a line has not been made dark.
+func (b *Bench) bright(wan string) bool { return !b.darkened[wan] }
 
 func (t *traffic) stop() {
 	if t.unrelated != nil {
