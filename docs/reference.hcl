@@ -156,7 +156,7 @@ failover {
   # prefer = [wan.fiber]
 
   # How long a line has to be good before it is used again. Doubles with every relapse, up to 1h; a
-  # good hour forgives one.
+  # good hour forgives one. With 0s the house follows a line that flaps, each time.
   # Time, 0s to 1h. Unsaid: 30s.
   hold_down = "30s"
 

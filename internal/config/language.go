@@ -128,7 +128,7 @@ var failoverBlock = &block{
 		{name: "prefer", typ: typeRef, list: true, kinds: []Kind{KindWAN}, unsaid: "every WAN in file order, metered ones last", example: `[wan.fiber]`,
 			doc: "The lines, best first. One that is left out carries only what names it."},
 		{name: "hold_down", typ: typeDuration, min: 0, max: hour, def: `"30s"`,
-			doc: "How long a line has to be good before it is used again. Doubles with every relapse, up to 1h; a good hour forgives one."},
+			doc: "How long a line has to be good before it is used again. Doubles with every relapse, up to 1h; a good hour forgives one. With 0s the house follows a line that flaps, each time."},
 	},
 	blocks: []*block{
 		{

@@ -2,12 +2,19 @@ package rehearse
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"strings"
 	"sync"
 	"time"
 
 	"weir/internal/lab"
+)
+
+const (
+	blinkCount    = 20
+	shortestBlink = 50 * time.Millisecond
+	longestBlink  = 500 * time.Millisecond
 )
 
 // blinks has the carrier of the line in use go and come back twenty times in a
@@ -29,12 +36,12 @@ func (b *Bench) blinks(ctx context.Context, drills []string, wan, about string) 
 	}
 	// Lengths and pauses are the same each time the drill is made.
 	chance := rand.New(rand.NewPCG(20, 50))
-	for range 20 {
+	for range blinkCount {
 		for _, on := range []bool{false, true} {
 			if err := b.ISPs[wan].Carrier(on); err != nil {
 				return failAll(drills, about, "a blink", err.Error(), "the lab")
 			}
-			pause(ctx, time.Duration(50+chance.IntN(450))*time.Millisecond)
+			pause(ctx, shortestBlink+time.Duration(chance.IntN(int((longestBlink-shortestBlink)/time.Millisecond)))*time.Millisecond)
 		}
 	}
 	over := time.Now()
@@ -48,10 +55,21 @@ func (b *Bench) blinks(ctx context.Context, drills []string, wan, about string) 
 	moves := pass(drills[1], about, packets("moves", len(took)-1))
 	if _, wrong := t.newGoes(ctx, t.v6); wrong != "" {
 		moves = fail(drills[1], about, "new connections go on", "a new one afterwards: "+wrong, look())
-	} else if len(took) == 0 || len(took) > 2 {
-		moves = fail(drills[1], about, "new connections go on, and move to another line once", "they went by: "+strings.Join(took, ", "), look())
+	} else if most := blinkMoves(b.Config.Failover.HoldDown); len(took) == 0 || len(took)-1 > most {
+		moves = fail(drills[1], about, fmt.Sprintf("new connections go on, and move %d times at most with the file's hold_down", most), "they went by: "+strings.Join(took, ", "), look())
 	}
 	return []Result{kept, moves}
+}
+
+// blinkMoves is how often a house may move for them: away; and back and away once
+// more for each time that the hold-down, which doubles, is served between two. One
+// of 0 is served each time.
+func blinkMoves(hold time.Duration) int {
+	n := 1
+	for ; hold < longestBlink && n < 2*blinkCount; hold *= 2 {
+		n += 2
+	}
+	return n
 }
 
 // followNew has the house begin new connections until the lines are asked for: by
