@@ -98,7 +98,8 @@ wan "fiber" {
   ipv6 {
     # Where the line's own address comes from: the ISP's router advertisements (slaac), DHCPv6
     # (dhcp), or both where the advertisements say that there is one by DHCPv6, the M flag (auto).
-    # The default route is always the advertisements', but with static.
+    # With auto the O flag has DHCPv6 asked for a resolver, if no lease brings one. The default
+    # route is always the advertisements', but with static.
     # "auto" or "slaac" or "dhcp" or "static" or "none". Unsaid: static if address is said, else
     # auto. Source: RFC 4862, 8415.
     method = "auto"

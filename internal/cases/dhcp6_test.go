@@ -2,6 +2,7 @@ package cases
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -39,5 +40,46 @@ func TestOthersAskByDHCPv6(t *testing.T) {
 				}
 			}
 		}
+	})
+}
+
+// TestOnlyOtherConfiguration: the ISP's router makes addresses of its advertisements and
+// says that there is more by DHCPv6 (O without M), and its server, ISC's, has a resolver
+// and no prefix. The resolver is the line's, and changes with the server once the
+// carrier was away.
+func TestOnlyOtherConfiguration(t *testing.T) {
+	in(t, func(h *house) {
+		h.need("dhcpd", "radvd")
+		h.needRoot()
+		fiber := h.connect(bare(fiberLine()))
+		h.radvd(fiber, "AdvOtherConfigFlag on;")
+		leases := h.dir + "/isc6.leases"
+		h.must(os.WriteFile(leases, nil, 0o666))
+		h.sh(fiber.Router, "chmod 777 "+h.dir+"; chmod 666 "+leases)
+		serve := func(resolver string) *server {
+			conf := h.dir + "/isc6.conf"
+			h.must(os.WriteFile(conf, []byte("option dhcp6.name-servers "+resolver+";\noption dhcp6.domain-search \"isp.example\";\nsubnet6 2001:db8:1::/64 { }\n"), 0o644))
+			return h.serve(fiber.Router, "dhcpd", "-6", "-f", "-d", "-cf", conf, "-lf", leases, "-pf", h.dir+"/isc6.pid", "cust0")
+		}
+		first := serve("2001:db8:1::53")
+		h.start(base)
+		tells := func(resolver string) {
+			h.Helper()
+			h.until("the line's resolver is "+resolver, 40*time.Second, func() bool {
+				out, err := h.tell("status", "--json")
+				return err == nil && slices.Equal(h.status().WANs[0].IPv6.DNS, []string{resolver}) && strings.Contains(out, "2001:db8:1:")
+			})
+		}
+		tells("2001:db8:1::53")
+		if said := first.said(); !strings.Contains(said, "Information-request message") {
+			t.Errorf("the server heard no Information-request: %s", said)
+		}
+		h.must(first.cmd.Process.Kill())
+		_ = first.cmd.Wait() // its end is ours
+		serve("2001:db8:1::54")
+		h.must(fiber.Carrier(false))
+		h.until("the carrier is lost", 5*time.Second, func() bool { return !h.status().WANs[0].Carrier })
+		h.must(fiber.Carrier(true))
+		tells("2001:db8:1::54")
 	})
 }

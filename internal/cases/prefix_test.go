@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/insomniacslk/dhcp/dhcpv4"
 	"github.com/insomniacslk/dhcp/dhcpv6"
 
 	"weir/internal/lab"
@@ -128,6 +129,18 @@ func TestThePrefixFollowsTheISP(t *testing.T) {
 		}
 		if all := fiber.Heard6(); all[len(all)-1] != dhcpv6.MessageTypeRelease {
 			t.Errorf("weir down ends with a %s to the ISP, want RELEASE", all[len(all)-1])
+		}
+		for _, i := range []*lab.ISP{fiber, lte} {
+			all := i.DHCPLog()
+			var n int
+			for _, m := range all {
+				if m.Type == dhcpv4.MessageTypeRelease {
+					n++
+				}
+			}
+			if last := all[len(all)-1]; n != 1 || last.Type != dhcpv4.MessageTypeRelease || last.Addr != i.Customer4[0].Addr() {
+				t.Errorf("weir down, after two restarts: %d DHCPv4 releases to %s, the last message is a %s of %s; want one RELEASE of %s, the last", n, i.Name, last.Type, last.Addr, i.Customer4[0].Addr())
+			}
 		}
 		h.strays(fiber, lte)
 	})

@@ -31,10 +31,13 @@ var upstreams = []struct {
 	conf     [2]string // of DHCPv4 and DHCPv6: see given.write
 	args     [2][]string
 	end      [2]string // what becomes of the line in the file, in words and as its block
+
+	gives, keeps []string // what the servers say then, and what they must not
 }{
 	{
 		name: "ISC dhcpd", programs: []string{"dhcpd"},
-		end: [2]string{"is removed", ""},
+		end:   [2]string{"is removed", ""},
+		gives: []string{"DHCPRELEASE of 198.51.100.20", "Release message", "2001:db8:f2"},
 		conf: [2]string{`authoritative; ping-check off; default-lease-time 30; max-lease-time 30;
 option dhcp-renewal-time 6; option dhcp-rebinding-time 10;
 subnet 198.51.100.0 netmask 255.255.255.0 { range ADDR; option routers 198.51.100.1; }
@@ -49,7 +52,9 @@ subnet6 2001:db8:1::/64 { range6 2001:db8:1::1000 2001:db8:1::1fff; prefix6 PREF
 	},
 	{
 		name: "Kea", programs: []string{"kea-dhcp4", "kea-dhcp6"},
-		end: [2]string{"is turned off", "wan \"fiber\" {\n  interface = \"eth1\"\n  ipv6 { method = \"none\" }\n}"},
+		end:   [2]string{"wants no prefix any more", "wan \"fiber\" {\n  interface = \"eth1\"\n  ipv6 { delegate = 0 }\n}"},
+		gives: []string{"DHCP6_RELEASE_PD"},
+		keeps: []string{"DHCP6_RELEASE_NA", "DHCP4_RELEASE"},
 		conf: [2]string{`{"Dhcp4": {"interfaces-config": {"interfaces": ["cust0"]}, "authoritative": true,
 "lease-database": {"type": "memfile", "name": "HERE/4.leases", "lfc-interval": 0},
 "valid-lifetime": 30, "renew-timer": 6, "rebind-timer": 10,
@@ -242,6 +247,27 @@ func TestISPsOwnServers(t *testing.T) {
 				h.must(err)
 				if !slices.Contains(heard.since(from), "v6 RELEASE") {
 					t.Errorf("a line that %s sends %q", u.end[0], heard.since(from))
+				}
+				said := func() (all string) {
+					for _, s := range running {
+						all += s.said()
+					}
+					return all
+				}
+				for _, want := range u.gives {
+					h.until("the servers say "+want, 5*time.Second, func() bool { return strings.Contains(said(), want) })
+				}
+				for _, not := range u.keeps {
+					if strings.Contains(said(), not) {
+						t.Errorf("a line that %s: the servers say %s", u.end[0], not)
+					}
+				}
+				if len(u.keeps) > 0 { // the rest is held, and renewed
+					renewed("the rest is renewed", heard.count())
+					w := h.status().WANs[0]
+					if !slices.Contains(w.IPv6.Addresses, own) || len(w.IPv6.Delegated) > 0 || !slices.Contains(w.IPv4.Addresses, "198.51.100.20/24") {
+						t.Errorf("left are %q and %q, and delegated %q", w.IPv4.Addresses, w.IPv6.Addresses, w.IPv6.Delegated)
+					}
 				}
 			})
 		})

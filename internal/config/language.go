@@ -88,7 +88,7 @@ var wanBlock = &block{
 			name: "ipv6", once: true, doc: "How the line gets IPv6.",
 			keys: []*key{
 				{name: "method", typ: typeWord, words: words("auto", "slaac", "dhcp", "static", "none"), def: `"auto"`, unsaid: "static if address is said, else auto", source: "RFC 4862, 8415",
-					doc: "Where the line's own address comes from: the ISP's router advertisements (slaac), DHCPv6 (dhcp), or both where the advertisements say that there is one by DHCPv6, the M flag (auto). The default route is always the advertisements', but with static."},
+					doc: "Where the line's own address comes from: the ISP's router advertisements (slaac), DHCPv6 (dhcp), or both where the advertisements say that there is one by DHCPv6, the M flag (auto). With auto the O flag has DHCPv6 asked for a resolver, if no lease brings one. The default route is always the advertisements', but with static."},
 				{name: "address", typ: typeIPLen, list: true, unsaid: "none", example: `"2001:db8:1::10/64"`, source: "ip-address(8)",
 					doc: "With static: the line's own addresses, each with its network."},
 				{name: "gateway", typ: typeIP, unsaid: "none; static needs it", example: `"fe80::1"`, source: "ip-route(8) via",

@@ -152,17 +152,15 @@ func (d *daemon) put(ctx context.Context, cfg *config.Config, e history.Entry, c
 			return api.Outcome{}, &api.Error{Status: http.StatusConflict, Problem: api.Problem{Title: err.Error() + "; the file before stays in force"}}
 		}
 	}
-	var released []string
+	var back released
 	if trial == nil { // what is undone again needs its leases
-		released = d.release6(func(name string) bool {
-			w := cfg.WAN(name)
-			return w == nil || !wants6(*w, d.world.wans[name])
-		})
+		back = d.release(cfg)
 	}
 	if !p.Empty() {
 		// A caller that goes away in the middle does not stop half-way.
 		if err := d.k.Apply(context.WithoutCancel(ctx), p); err != nil {
-			d.end6(released, "it was given back for a file that could not be put in force")
+			d.end4(back.four)
+			d.end6(back.six, "it was given back for a file that could not be put in force")
 			d.wantTurn(0) // what the kernel undid may have met with changes meanwhile
 			if regroup {
 				err = errors.Join(err, api.Give(d.o.RuntimeDir, d.cfg.API.Group, d.log))
@@ -172,6 +170,7 @@ func (d *daemon) put(ctx context.Context, cfg *config.Config, e history.Entry, c
 	}
 	before := d.world.house
 	d.cfg, d.world = cfg, f.world
+	d.end4(back.four)
 	d.notes = slices.Concat(managers(cfg, f.actual), d.dnsNotes(cfg))
 	d.news, d.asked = true, false // the search domain may be another
 	d.machine.Configure(start, failoverConfig(cfg))
@@ -208,7 +207,9 @@ func (d *daemon) Down(ctx context.Context) error {
 	_, err := call(ctx, d, func() (struct{}, error) {
 		d.log.Info("weir is told to give the machine back")
 		d.farewell()
-		d.end6(d.release6(func(string) bool { return true }), "given back")
+		back := d.release(nil)
+		d.end4(back.four)
+		d.end6(back.six, "given back")
 		if err := down(context.WithoutCancel(ctx), d.o, d.k); err != nil {
 			d.wantTurn(0)
 			return struct{}{}, err

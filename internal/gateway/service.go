@@ -162,12 +162,19 @@ func (s *service) status() api.Service {
 
 // report decodes a child's message as an R and has the loop take it.
 func report[R any](take func(R)) func(*worker.Child, worker.Message) (func(), error) {
+	return reportTo(func(R) {}, take)
+}
+
+// reportTo is report for what the loop waits for: first is called before, on the
+// child's goroutine.
+func reportTo[R any](first, take func(R)) func(*worker.Child, worker.Message) (func(), error) {
 	return func(_ *worker.Child, m worker.Message) (func(), error) {
 		defer m.Close()
 		var r R
 		if err := m.Decode(&r); err != nil {
 			return nil, err
 		}
+		first(r)
 		return func() { take(r) }, nil
 	}
 }

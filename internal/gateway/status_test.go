@@ -64,7 +64,7 @@ func TestStatusTellsWhatIsKnown(t *testing.T) {
 					LossPct: &none, LatencyMS: &rtt,
 					Lease: &api.WANLease{Server: "203.0.113.2", Since: since.Add(-30 * time.Minute), Renew: since, Expires: since.Add(30 * time.Minute)},
 				},
-				IPv6: api.Line{Method: "auto", Verdict: "absent", Why: "no router advertisement with a prefix yet", Since: since, Addresses: []string{}, DNS: []string{}},
+				IPv6: api.Line{Method: "auto", Verdict: "absent", Why: "no router of the ISP has advertised itself yet", Since: since, Addresses: []string{}, DNS: []string{}},
 			},
 		},
 		LANs: []api.LAN{{Name: "home", Interface: []string{"eth0"}, Link: "eth0", Present: true, Addresses: []string{"172.31.0.1/24", "fd00::1/64"}}},

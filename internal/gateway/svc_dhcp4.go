@@ -5,6 +5,7 @@ import (
 	"context"
 	"reflect"
 	"sync"
+	"time"
 
 	"weir/internal/config"
 	"weir/internal/desired"
@@ -30,7 +31,8 @@ func dhcp4Config(c *config.Config, w config.WAN, k wan) dhcp4.Config {
 // dhcp4Client is the DHCPv4 client of one WAN.
 type dhcp4Client struct {
 	*service
-	state dhcp4.Report // the loop's
+	state    dhcp4.Report // the loop's
+	released chan struct{}
 
 	mu   sync.Mutex
 	want dhcp4.Config
@@ -55,11 +57,19 @@ func (d *daemon) syncDHCP4(ctx context.Context) {
 		}
 		s := d.dhcp4[w.Name]
 		if s == nil {
-			s = &dhcp4Client{want: dhcp4Config(d.cfg, w, k), port: k.port}
+			s = &dhcp4Client{want: dhcp4Config(d.cfg, w, k), port: k.port, released: make(chan struct{}, 1)}
 			d.dhcp4[w.Name] = s
 			s.service = d.serve(ctx, duty{
 				kind: dhcp4.Worker, name: w.Name, prepare: s.prepare,
-				take: report(func(r dhcp4.Report) { d.takeLease(w.Name, r) }),
+				take: reportTo(func(r dhcp4.Report) {
+					if r.State == dhcp4.Released {
+						wake(s.released)
+					}
+				}, func(r dhcp4.Report) {
+					if d.dhcp4[w.Name] == s {
+						d.takeLease(w.Name, r)
+					}
+				}),
 			})
 			continue
 		}
@@ -102,9 +112,6 @@ func (s *dhcp4Client) prepare(_ context.Context, fresh bool) (told, error) {
 // takeLease takes what a client says of its line.
 func (d *daemon) takeLease(name string, r dhcp4.Report) {
 	s, k := d.dhcp4[name], d.world.wans[name]
-	if s == nil {
-		return
-	}
 	s.state = r
 	if reflect.DeepEqual(k.lease, r.Lease) {
 		return
@@ -121,4 +128,34 @@ func (d *daemon) takeLease(name string, r dhcp4.Report) {
 	d.world.wans[name] = k
 	d.wantTurn(0)
 	d.items <- []state.Item{state.KeepWAN(name, r.Lease)}
+}
+
+// release4 gives back what the lines were leased that wants says is wanted no more, as
+// release6 does, and returns the lines' names.
+func (d *daemon) release4(limit <-chan time.Time, wants func(wan string) bool) (names []string) {
+	var asked []<-chan struct{}
+	for name, s := range d.dhcp4 {
+		if d.world.wans[name].lease == nil || wants(name) {
+			continue
+		}
+		s.mu.Lock()
+		cfg := s.want
+		s.mu.Unlock()
+		cfg.Release = true
+		if err := s.child.Send(cfg); err == nil {
+			asked, names = append(asked, s.released), append(names, name)
+		}
+	}
+	await(asked, limit)
+	return names
+}
+
+// end4 ends the DHCPv4 clients of lines that were given back. A line that asks for an
+// address gets another.
+func (d *daemon) end4(names []string) {
+	for _, name := range names {
+		d.dhcp4[name].leave()
+		d.takeLease(name, dhcp4.Report{State: dhcp4.Released, Event: "given back"})
+		delete(d.dhcp4, name)
+	}
 }

@@ -14,11 +14,18 @@ import (
 	"weir/internal/netns"
 	"weir/internal/state"
 	"weir/internal/wan/dhcp6"
-	"weir/internal/worker"
 )
 
 // wants6 says whether something is asked for by DHCPv6 on a WAN.
-func wants6(w config.WAN, k wan) bool { return w.IPv6.Delegate > 0 || wantsAddr6(w, k) }
+func wants6(w config.WAN, k wan) bool {
+	return w.IPv6.Delegate > 0 || wantsAddr6(w, k) || wantsInfo6(w, k)
+}
+
+// wantsInfo6 says whether a WAN is asked for what there is without a lease: the file
+// leaves it to the ISP's routers (RFC 4861, 4.2: the O flag, which M makes redundant).
+func wantsInfo6(w config.WAN, k wan) bool {
+	return w.IPv6.Method == config.MethodAuto && k.other && !k.managed
+}
 
 // wantsAddr6 says whether an address of the line is asked for by DHCPv6: the file says
 // so, or leaves it to the ISP's routers (RFC 4861, 4.2: the M flag).
@@ -30,7 +37,7 @@ func wantsAddr6(w config.WAN, k wan) bool {
 func dhcp6Config(w config.WAN, k wan, h house) dhcp6.Config {
 	return dhcp6.Config{
 		WAN: w.Name, Port: k.port.name, DUID: h.DUID, IAID: uint32(h.Index[w.Name]),
-		Address: wantsAddr6(w, k), Prefix: w.IPv6.Delegate,
+		Address: wantsAddr6(w, k), Prefix: w.IPv6.Delegate, Info: wantsInfo6(w, k),
 		Last: cmp.Or(k.lease6, k.last6), Confirm: k.confirm,
 	}
 }
@@ -101,37 +108,26 @@ func (d *daemon) syncDHCP6(ctx context.Context) {
 		if s == nil {
 			s = &dhcp6Client{want: dhcp6Config(w, k, d.world.house), port: k.port, released: make(chan struct{}, 1)}
 			d.dhcp6[w.Name] = s
-			s.service = d.serve(ctx, duty{kind: dhcp6.Worker, name: w.Name, prepare: s.prepare, take: s.take(d)})
+			s.service = d.serve(ctx, duty{
+				kind: dhcp6.Worker, name: w.Name, prepare: s.prepare,
+				take: reportTo(func(r dhcp6.Report) {
+					if r.Released {
+						wake(s.released)
+					}
+				}, func(r dhcp6.Report) {
+					if d.dhcp6[w.Name] == s {
+						s.state = r
+						d.takeLease6(w.Name, r.Lease, r.Event)
+						d.takeInfo6(w.Name, r.Info)
+					}
+				}),
+			})
 			continue
 		}
 		s.mu.Lock()
 		s.want, s.port = dhcp6Config(w, k, d.world.house), k.port
 		s.mu.Unlock()
 		s.wake()
-	}
-}
-
-// take takes the child's word. That all is released is told at once: the loop
-// waits for it.
-func (s *dhcp6Client) take(d *daemon) func(*worker.Child, worker.Message) (func(), error) {
-	return func(_ *worker.Child, m worker.Message) (func(), error) {
-		defer m.Close()
-		var r dhcp6.Report
-		if err := m.Decode(&r); err != nil {
-			return nil, err
-		}
-		if r.Released {
-			select {
-			case s.released <- struct{}{}:
-			default:
-			}
-		}
-		return func() {
-			if name := s.name; d.dhcp6[name] == s {
-				s.state = r
-				d.takeLease6(name, r.Lease, r.Event)
-			}
-		}, nil
 	}
 }
 
@@ -186,6 +182,21 @@ func (d *daemon) takeLease6(name string, l *state.Lease6, why string) {
 	d.items <- []state.Item{state.KeepWAN6(name, l)}
 }
 
+// takeInfo6 takes what a line's server tells without a lease. It is not stored: it is
+// asked for in the first second.
+func (d *daemon) takeInfo6(name string, i *dhcp6.Info) {
+	k := d.world.wans[name]
+	if reflect.DeepEqual(k.info6, i) {
+		return
+	}
+	if i != nil {
+		d.log.Info("DHCPv6 without a lease", "wan", name, "server", i.Server, "dns", i.DNS, "domain", i.Domain)
+	}
+	k.info6 = i
+	d.world.wans[name] = k
+	d.wantTurn(0)
+}
+
 // sameLeased says whether two leases are of the same things.
 func sameLeased(a, b state.Lease6) bool {
 	names := func(l state.Lease6) (out []netip.Prefix) {
@@ -197,35 +208,33 @@ func sameLeased(a, b state.Lease6) bool {
 	return reflect.DeepEqual(names(a), names(b))
 }
 
-// releaseWait is how long servers may take to say that they heard of a release. The
-// message is sent before; no line is judged meanwhile.
-const releaseWait = 300 * time.Millisecond
-
-// release6 gives back what the lines were leased that over says so of, and returns
-// their names: all by `weir down`, and those that ask for nothing any more by a file
-// that is there to stay. A restart keeps all. Their clients are of no use from then on.
-func (d *daemon) release6(over func(wan string) bool) (names []string) {
-	limit := time.After(releaseWait)
-	var asked []*dhcp6Client
+// release6 gives back what the lines were leased that is wanted no more, of whichever
+// kind, and returns the lines' names: all by `weir down`, and what a file that is there
+// to stay asks for no more. A restart keeps all. wants says what is asked for from now on.
+func (d *daemon) release6(limit <-chan time.Time, wants func(wan string) (address bool, prefix int)) (names []string) {
+	var asked []<-chan struct{}
 	for name, s := range d.dhcp6 {
-		if d.world.wans[name].lease6 == nil || !over(name) {
+		l := d.world.wans[name].lease6
+		if l == nil {
 			continue
 		}
 		s.mu.Lock()
 		cfg := s.want
 		s.mu.Unlock()
+		cfg.Address, cfg.Prefix = wants(name)
+		if (cfg.Address || len(l.Addr) == 0) && (cfg.Prefix > 0 || len(l.Prefix) == 0) {
+			continue
+		}
 		cfg.Release = true
-		if err := s.child.Send(cfg); err == nil {
-			asked, names = append(asked, s), append(names, name)
-		}
-	}
-	for _, s := range asked {
 		select {
-		case <-s.released:
-		case <-limit:
-			limit = time.After(0)
+		case <-s.released: // of another time, that was not waited for
+		default:
+		}
+		if err := s.child.Send(cfg); err == nil {
+			asked, names = append(asked, s.released), append(names, name)
 		}
 	}
+	await(asked, limit)
 	return names
 }
 
@@ -235,5 +244,6 @@ func (d *daemon) end6(names []string, why string) {
 		d.dhcp6[name].leave()
 		delete(d.dhcp6, name)
 		d.takeLease6(name, nil, why)
+		d.takeInfo6(name, nil)
 	}
 }

@@ -124,7 +124,8 @@ func explain(c *config.Config, w world, v failover.Status, a ruleset.Ask) (expla
 				return l.WAN == name && int(l.Family) == e.Family
 			})
 			if i >= 0 {
-				way.Steps = append(way.Steps, api.Step{What: "line", Text: fmt.Sprintf("wan.%s is %s for IPv%d: %s", name, v.Lines[i].Verdict, e.Family, v.Lines[i].Why)})
+				why := cmp.Or(lacks(*c.WAN(name), w.wans[name], e.Family), v.Lines[i].Why)
+				way.Steps = append(way.Steps, api.Step{What: "line", Text: fmt.Sprintf("wan.%s is %s for IPv%d: %s", name, v.Lines[i].Verdict, e.Family, why)})
 			}
 		}
 		out.Ways = append(out.Ways, way)

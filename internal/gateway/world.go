@@ -9,6 +9,7 @@ import (
 	"weir/internal/desired"
 	"weir/internal/plan"
 	"weir/internal/state"
+	"weir/internal/wan/dhcp6"
 )
 
 var (
@@ -50,9 +51,12 @@ type wan struct {
 	last   *state.Lease4 // stored, and over by a clock that may be wrong: asked for again; nil: none
 	lease6 *state.Lease6 // by DHCPv6; nil: none
 	last6  *state.Lease6 // stored, and over; nil: none
+	info6  *dhcp6.Info   // what a server tells without a lease; nil: nothing
 
 	slaac    []netip.Prefix // what the kernel made of router advertisements
+	heard    bool           // one came, since the port is there
 	managed  bool           // one said that addresses are to be had by DHCPv6, since the port is there
+	other    bool           // one said that other things are, since the port is there
 	router6  bool           // the kernel has a default route from one
 	dad6     bool           // a fixed IPv6 address is not to be used yet: duplicate address detection
 	up4, up6 bool           // the verdict: new connections may use it
@@ -85,8 +89,13 @@ func (w world) state(c *config.Config) state.State {
 		if k.lease != nil {
 			v.MTU = k.lease.MTU
 		}
+		if k.info6 != nil {
+			v.V6.DNS = k.info6.DNS
+		}
 		if k.lease6 != nil {
-			v.V6.DNS = k.lease6.DNS
+			if len(k.lease6.DNS) > 0 {
+				v.V6.DNS = k.lease6.DNS
+			}
 			if cw.IPv6.Delegate > 0 {
 				for _, p := range k.lease6.Prefix {
 					v.Delegated = append(v.Delegated, p.Prefix)
@@ -134,6 +143,15 @@ func line6(c config.WAN, k wan) state.Line {
 	return state.Line{}
 }
 
+// lacks says what a WAN has not that a line of a family needs; "": it has all.
+func lacks(c config.WAN, k wan, family int) string {
+	_, why := complete4(c, k)
+	if family == 6 {
+		_, why = complete6(c, k)
+	}
+	return why
+}
+
 // complete4 and complete6 say whether a WAN has what a line of that family
 // needs: the port, an address and a default route. why is what it lacks.
 func complete4(c config.WAN, k wan) (ok bool, why string) {
@@ -164,11 +182,25 @@ func complete6(c config.WAN, k wan) (ok bool, why string) {
 	case len(l.Addr) == 0 && wantsAddr6(c, k):
 		return false, "no lease yet"
 	case len(l.Addr) == 0:
-		return false, "no router advertisement with a prefix yet"
+		return false, unadvertised(k)
 	case c.IPv6.Method != config.MethodStatic && !k.router6:
 		return false, "no router offers itself as the default"
 	}
 	return true, ""
+}
+
+// unadvertised says why a line whose address is to come of router advertisements has
+// none.
+func unadvertised(k wan) string {
+	switch {
+	case !k.heard:
+		return "no router of the ISP has advertised itself yet"
+	case k.managed: // the file wants no address by DHCPv6
+		return "the ISP's router advertises no prefix to make an address of, but an address by DHCPv6 (the M flag): with method = \"auto\" it is asked for"
+	case k.other:
+		return "the ISP's router advertises neither a prefix to make an address of nor an address by DHCPv6 (no M flag), only what else DHCPv6 has to tell (the O flag)"
+	}
+	return "the ISP's router advertises neither a prefix to make an address of nor DHCPv6 (no M, no O flag): with method = \"dhcp\" it is asked all the same"
 }
 
 // observe is w with what the kernel holds: which ports are there, and what it
@@ -193,7 +225,8 @@ func (w world) observe(c *config.Config, d desired.Desired, a plan.Actual) world
 			k.port, k.carrier = seen(port, name)
 			k.slaac, k.router6 = advertised(ns, name)
 			// Of two routers one may not know of the other's DHCPv6.
-			k.managed = port.Managed || k.managed && before == port.Index
+			same := before == port.Index
+			k.heard, k.managed, k.other = port.Heard || k.heard && same, port.Managed || k.managed && same, port.OtherRA || k.other && same
 			if l := line6(cw, k); k.dad6 || len(k.slaac) == 0 && len(l.Leased) > 0 {
 				k.dad6 = !usable(ns, name, l.Addr)
 			}

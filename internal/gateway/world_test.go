@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"net/netip"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -11,6 +12,7 @@ import (
 	"weir/internal/desired"
 	"weir/internal/plan"
 	"weir/internal/state"
+	"weir/internal/wan/dhcp6"
 )
 
 // twoLines is a house with a static line and one that gets its addresses.
@@ -112,7 +114,7 @@ func TestWhatALineLacks(t *testing.T) {
 	}{
 		{"a static line without its port", fiber, wan{}, "eth1 isn't there yet", "eth1 isn't there yet"},
 		{"a static line with it", fiber, wan{present: true}, "", ""},
-		{"no lease, no advertisement", lte, wan{present: true}, "no lease yet", "no router advertisement with a prefix yet"},
+		{"no lease, no advertisement", lte, wan{present: true}, "no lease yet", "no router of the ISP has advertised itself yet"},
 		{"a lease, and a prefix without a router", lte, wan{present: true, lease: &lteLease, slaac: prefixes("2001:db8::1/64")}, "", "no router offers itself as the default"},
 		{"a lease without a default route", lte, wan{present: true, lease: &noRoute, slaac: prefixes("2001:db8::1/64"), router6: true}, "the lease has no default route", ""},
 		{"a family that the file does not want", v4only, wan{present: true, lease: &lteLease, slaac: prefixes("2001:db8::1/64"), router6: true}, "", "the file wants no IPv6 here"},
@@ -228,6 +230,61 @@ func TestALeaseIsConfirmedAfterTheCarrierWasAway(t *testing.T) {
 	k.port.index = 9 // another port has the name
 	if k = k.polled(true, 0); k.confirm != 2 {
 		t.Error("the counter of another port was compared")
+	}
+}
+
+// TestAdvertised: what the flags of the ISP's routers have the line ask for, and what
+// is said where no address comes of it.
+func TestAdvertised(t *testing.T) {
+	c := mustParse(t, twoLines)
+	d := desired.Build(c, state.State{})
+	slaac := c.WANs[1]
+	slaac.IPv6.Method = config.MethodSLAAC
+	for _, s := range []struct {
+		flags             plan.Link
+		addr, info        bool
+		says, saysOfSLAAC string
+	}{
+		{plan.Link{}, false, false, "no router of the ISP has advertised itself yet", "no router of the ISP has"},
+		{plan.Link{Heard: true}, false, false, "no M, no O flag", "no M, no O flag"},
+		{plan.Link{Heard: true, OtherRA: true}, false, true, "the O flag", "the O flag"},
+		{plan.Link{Heard: true, Managed: true}, true, false, "no lease yet", "by DHCPv6 (the M flag)"},
+		{plan.Link{Heard: true, Managed: true, OtherRA: true}, true, false, "no lease yet", "by DHCPv6 (the M flag)"},
+	} {
+		s.flags.Name, s.flags.Index, s.flags.Up, s.flags.Carrier = "eth2", 4, true, true
+		w := world{}.observe(c, d, plan.Actual{Namespaces: []plan.Namespace{{Name: ""}, {Name: "wan-lte", Links: []plan.Link{s.flags}}}})
+		k := w.wans["lte"]
+		if got := dhcp6Config(c.WANs[1], k, house{}); got.Address != s.addr || got.Info != s.info {
+			t.Errorf("%+v: asks for an address: %v, without a lease: %v", s.flags, got.Address, got.Info)
+		}
+		if _, why := complete6(c.WANs[1], k); !strings.Contains(why, s.says) {
+			t.Errorf("%+v: the line lacks: %s", s.flags, why)
+		}
+		if _, why := complete6(slaac, k); !strings.Contains(why, s.saysOfSLAAC) {
+			t.Errorf("%+v: with slaac the line lacks: %s", s.flags, why)
+		}
+		// A moment without the flags is another router's, as long as the port is the same.
+		s.flags.Heard, s.flags.Managed, s.flags.OtherRA = false, false, false
+		w = w.observe(c, d, plan.Actual{Namespaces: []plan.Namespace{{Name: ""}, {Name: "wan-lte", Links: []plan.Link{s.flags}}}})
+		if now := w.wans["lte"]; now.managed != k.managed || now.other != k.other || now.heard != k.heard {
+			t.Errorf("forgotten: %+v of %+v", now, k)
+		}
+	}
+}
+
+// What is told without a lease is the line's resolver, where no lease has one.
+func TestResolverWithoutALease(t *testing.T) {
+	c := mustParse(t, twoLines)
+	told, leased := netip.MustParseAddr("2001:db8::53"), netip.MustParseAddr("2001:db8::54")
+	k := wan{info6: &dhcp6.Info{DNS: []netip.Addr{told}}}
+	for _, s := range []struct {
+		lease *state.Lease6
+		want  netip.Addr
+	}{{nil, told}, {&state.Lease6{}, told}, {&state.Lease6{DNS: []netip.Addr{leased}}, leased}} {
+		k.lease6 = s.lease
+		if got := (world{wans: map[string]wan{"lte": k}}).state(c).WANs["lte"].V6.DNS; len(got) != 1 || got[0] != s.want {
+			t.Errorf("with the lease %+v: %v, want %s", s.lease, got, s.want)
+		}
 	}
 }
 

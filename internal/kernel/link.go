@@ -17,7 +17,8 @@ const (
 	extSkipStats = 8 // RTEXT_FILTER_SKIP_STATS, linux/rtnetlink.h
 	vethInfoPeer = 1 // VETH_INFO_PEER, linux/veth.h
 
-	ifRAManaged = 0x40 // IF_RA_MANAGED, net/if_inet6.h
+	// Flags of net/if_inet6.h: IF_RA_RCVD, IF_RA_MANAGED, IF_RA_OTHERCONF.
+	ifRAHeard, ifRAManaged, ifRAOther = 0x20, 0x40, 0x80
 )
 
 // rawLink is a link with the numbers that only mean something where it is.
@@ -104,7 +105,8 @@ func parseLink(b []byte) (rawLink, error) {
 						for d.Next() {
 							switch d.Type() {
 							case unix.IFLA_INET6_FLAGS:
-								l.Managed = d.Uint32()&ifRAManaged != 0
+								f := d.Uint32()
+								l.Heard, l.Managed, l.OtherRA = f&ifRAHeard != 0, f&ifRAManaged != 0, f&ifRAOther != 0
 							case unix.IFLA_INET6_ADDR_GEN_MODE:
 								l.AddrGen = d.Uint8()
 							case unix.IFLA_INET6_CONF: // int32s; DEVCONF_MTU6 is the third

@@ -67,7 +67,9 @@ type Link struct {
 	Master  string // "": none
 	AddrGen uint8  // IFLA_INET6_ADDR_GEN_MODE
 	MTU6    int    // IPv6's own, which a router advertisement may lower (RFC 4861, 4.6.4)
-	Managed bool   // the last router advertisement has the M flag: addresses are to be had by DHCPv6
+	Heard   bool   // a router advertisement came since the link is up
+	Managed bool   // the last one has the M flag: addresses are to be had by DHCPv6
+	OtherRA bool   // the last one has the O flag: other things are, a resolver above all
 
 	Peer, PeerNS string // veth: the other end, if it is in a namespace listed here. PeerNS is "?" if not
 	Parent       string // vlan: the port it sits on, if that is in a namespace listed here

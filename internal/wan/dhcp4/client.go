@@ -269,13 +269,10 @@ func (c *client) do(ctx context.Context, out Out) error {
 		if !src.IsValid() {
 			src = netip.IPv4Unspecified()
 		}
-		u := ether.UDP{
-			SrcMAC: c.engine.mac, DstMAC: ether.Broadcast,
-			Src:     netip.AddrPortFrom(src, dhcpv4.ClientPort),
-			Dst:     netip.AddrPortFrom(netip.AddrFrom4([4]byte{255, 255, 255, 255}), dhcpv4.ServerPort),
-			Payload: out.Broadcast.ToBytes(),
-		}
-		c.sent(out.Broadcast.MessageType().String(), c.dhcp.Write(ctx, u.Frame()))
+		c.frame(ctx, ether.Broadcast, src, netip.AddrFrom4([4]byte{255, 255, 255, 255}), out.Broadcast)
+	}
+	if out.Release != nil {
+		c.frame(ctx, out.Via, out.From, out.Server, out.Release)
 	}
 	if out.Unicast != nil {
 		_, err := c.udp.WriteTo(out.Unicast.ToBytes(), &ipv4.ControlMessage{Src: out.From.AsSlice()},
@@ -287,6 +284,16 @@ func (c *client) do(ctx context.Context, out Out) error {
 	}
 	c.say(*out.Report)
 	return c.parent.Send(*out.Report)
+}
+
+// frame sends a message by the packet socket, which needs neither addresses nor routes.
+func (c *client) frame(ctx context.Context, to ether.MAC, src, dst netip.Addr, p *dhcpv4.DHCPv4) {
+	u := ether.UDP{
+		SrcMAC: c.engine.mac, DstMAC: to,
+		Src: netip.AddrPortFrom(src, dhcpv4.ClientPort), Dst: netip.AddrPortFrom(dst, dhcpv4.ServerPort),
+		Payload: p.ToBytes(),
+	}
+	c.sent(p.MessageType().String(), c.dhcp.Write(ctx, u.Frame()))
 }
 
 func (c *client) sent(what string, err error) {

@@ -19,7 +19,10 @@ type Out struct {
 
 	Unicast *dhcpv4.DHCPv4 // to Server's port 67, by the WAN's routes
 	Server  netip.Addr
-	From    netip.Addr // its source address, the leased one
+	From    netip.Addr // its source address, the leased one; Release's too
+
+	Release *dhcpv4.DHCPv4 // to Server as well, in a frame to Via: addresses and routes may go at once
+	Via     ether.MAC
 
 	Probe netip.Addr // ask who has this address; invalid: don't
 	Watch bool       // tell Conflict of whoever uses Probe, from now on
@@ -118,10 +121,14 @@ func (e *Engine) Configure(cfg Config, now time.Time) (Out, error) {
 	old := e.cfg
 	e.cfg = cfg
 	switch {
+	case cfg.Release:
+		return e.report(e.release(now)), nil
 	case mac != e.mac || cfg.ClientID != old.ClientID:
 		// Somebody else to the server: nothing of before is ours.
 		e.mac, e.suggest = mac, netip.Addr{}
 		e.drop("the client's identity changed")
+		return e.report(e.discovering(now)), nil
+	case old.Release:
 		return e.report(e.discovering(now)), nil
 	case cfg.Confirm != old.Confirm, cfg.Hostname != old.Hostname, cfg.IgnoreClasslessRoutes != old.IgnoreClasslessRoutes:
 		if e.held == nil {
@@ -192,6 +199,9 @@ func (e *Engine) enter(s State, now time.Time) {
 func (e *Engine) ask(now time.Time) Out {
 	var out Out
 	switch e.state {
+	case Released:
+		e.next = now.Add(24 * time.Hour)
+		return Out{}
 	case Init:
 		return e.discovering(now)
 	case Selecting:

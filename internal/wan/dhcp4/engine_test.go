@@ -383,3 +383,36 @@ func TestConfigure(t *testing.T) {
 		t.Error("a MAC that is none was taken")
 	}
 }
+
+// What is held is given back to its server, once, by way of whoever the ACK came from,
+// and nothing is asked for until another configuration says so.
+func TestRelease(t *testing.T) {
+	s := begin(t, Config{}, isp{})
+	s.until(5 * time.Second)
+	s.clear()
+	order := func(release bool) {
+		out, err := s.e.Configure(Config{MAC: mac.String(), Release: release}, s.now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.do(out)
+	}
+	order(true)
+	order(true)
+	s.until(48 * time.Hour)
+	s.want(`
+	    5.000 released, holds nothing: given back to 198.51.100.1
+	    5.000 > by 02:00:00:00:00:fe to 198.51.100.1 from 198.51.100.10: RELEASE ciaddr 198.51.100.10 of 198.51.100.1
+	`)
+	s.clear()
+	order(false)
+	if got := s.e.State(); got != Probing {
+		t.Errorf("asked for again it is %s", got)
+	}
+	// Of a lease whose server nobody knows nothing is said.
+	s = begin(t, Config{}, isp{silent: true})
+	s.clear()
+	order(true)
+	s.until(time.Hour)
+	s.want("    0.000 released, holds nothing:")
+}

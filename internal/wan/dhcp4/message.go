@@ -36,6 +36,10 @@ type Config struct {
 	// confirmed at once: the carrier came back, perhaps on another network.
 	Confirm uint64
 
+	// Release gives back what is held (RFC 2131, 4.4.6); no server answers that. The
+	// Report whose State is Released comes when it is sent.
+	Release bool
+
 	Sockets []string // what the files with the message are, in order: Open
 }
 
@@ -64,9 +68,10 @@ const (
 	Bound
 	Renewing
 	Rebinding
+	Released // at rest: nothing is held or asked for
 )
 
-var stateNames = [...]string{"", "init", "selecting", "requesting", "probing", "rebooting", "bound", "renewing", "rebinding"}
+var stateNames = [...]string{"", "init", "selecting", "requesting", "probing", "rebooting", "bound", "renewing", "rebinding", "released"}
 
 // String is the state's name in lower case.
 func (s State) String() string {

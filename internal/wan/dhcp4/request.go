@@ -49,7 +49,7 @@ func (e *Engine) message(now time.Time, t dhcpv4.MessageType) *dhcpv4.DHCPv4 {
 	}
 	p.UpdateOption(dhcpv4.OptMessageType(t))
 	p.UpdateOption(dhcpv4.OptGeneric(dhcpv4.OptionClientIdentifier, identity(e.cfg.ClientID, e.mac)))
-	if t == dhcpv4.MessageTypeDecline { // may have little else (RFC 2131, table 5)
+	if t == dhcpv4.MessageTypeDecline || t == dhcpv4.MessageTypeRelease { // may have little else (RFC 2131, table 5)
 		return p
 	}
 	var codes dhcpv4.OptionCodeList
@@ -112,4 +112,26 @@ func (e *Engine) decline(now time.Time, addr, server netip.Addr) *dhcpv4.DHCPv4 
 		p.UpdateOption(dhcpv4.OptServerIdentifier(server.AsSlice()))
 	}
 	return p
+}
+
+// release gives the held lease up, and says so to its server if that is known. It goes
+// to whoever the ACK came from: the address is the router's or relay's on the way there,
+// which need not be asked for.
+func (e *Engine) release(now time.Time) Out {
+	var out Out
+	e.enter(Released, now)
+	e.began, e.suggest = now, netip.Addr{}
+	if e.held != nil && e.held.Server.IsValid() {
+		p := e.message(now, dhcpv4.MessageTypeRelease)
+		p.ClientIPAddr = e.held.Addr.Addr().AsSlice()
+		p.UpdateOption(dhcpv4.OptServerIdentifier(e.held.Server.AsSlice()))
+		via, err := ether.ParseMAC(e.held.ServerMAC)
+		if err != nil { // stored by who did not know it
+			via = ether.Broadcast
+		}
+		out = Out{Release: p, Server: e.held.Server, From: e.held.Addr.Addr(), Via: via}
+		e.event = "given back to " + out.Server.String()
+	}
+	e.held = nil
+	return out
 }

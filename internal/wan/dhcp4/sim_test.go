@@ -107,6 +107,9 @@ func (s *sim) do(o Out) {
 		s.line("> to %s from %s: %s", o.Server, o.From, words(o.Unicast))
 		reply = s.isp.answer(s.wire(o.Unicast), true)
 	}
+	if o.Release != nil {
+		s.line("> by %s to %s from %s: %s", o.Via, o.Server, o.From, words(s.wire(o.Release)))
+	}
 	if o.Probe.IsValid() {
 		s.line("> who has %s", o.Probe)
 		if s.arp != nil {

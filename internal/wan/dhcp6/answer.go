@@ -33,15 +33,18 @@ func (a answer) denies() bool {
 
 // Receive takes a message that came from a server or relay at from.
 func (e *Engine) Receive(now time.Time, m *dhcpv6.Message, from netip.Addr) Out {
-	if m.TransactionID != e.xid || duid(m.Options.Options, dhcpv6.OptionClientID) != e.cfg.DUID {
-		return Out{}
-	}
 	server := duid(m.Options.Options, dhcpv6.OptionServerID)
-	if server == "" {
+	if server == "" || duid(m.Options.Options, dhcpv6.OptionClientID) != e.cfg.DUID {
 		return Out{} // RFC 8415, 16.3 and 16.10
 	}
+	if e.info.tries > 0 && m.TransactionID == e.info.xid && m.MessageType == dhcpv6.MessageTypeReply {
+		return e.hearInfo(now, m, from)
+	}
+	if m.TransactionID != e.xid {
+		return Out{}
+	}
 	if e.state == Soliciting || e.state == Requesting || e.state == Renewing || e.state == Rebinding || e.state == Verifying {
-		if d, ok := maxRT(m); ok { // also of a message that is ignored otherwise (18.2.9)
+		if d, ok := maxRT(m, dhcpv6.OptionSolMaxRT); ok { // also of a message that is ignored otherwise (18.2.9)
 			e.solRT = d
 		}
 	}
@@ -127,7 +130,10 @@ func (e *Engine) replied(now time.Time, m *dhcpv6.Message, a answer) Out {
 			return Out{}
 		}
 	case Releasing:
-		return e.released(now, fmt.Sprintf("released to %s", a.from))
+		if a.server != e.giving.ServerID {
+			return Out{}
+		}
+		return e.released(now, fmt.Sprintf("given back to %s", a.from))
 	case Renewing, Rebinding, Verifying:
 	default:
 		return Out{} // one that we did not ask for, or the second of two

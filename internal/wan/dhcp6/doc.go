@@ -14,6 +14,10 @@
 // is held is held whatever the state, until it ends, a server takes it back, or
 // something else takes its place.
 //
+// Beside that an Information-request asks for what there is without a lease (18.2.6),
+// while none brings it; and Releasing gives back what is wanted no more, the rest
+// being held on.
+//
 // Everything is sent to all servers of the link: the Server Unicast option is
 // obsolete and ignored, and so are Reconfigure messages, which nobody may send who
 // was not invited to (RFC 8415, 18.2.11).

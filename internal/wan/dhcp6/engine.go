@@ -36,7 +36,7 @@ type Engine struct {
 	next  time.Time
 	solRT time.Duration // SOL_MAX_RT
 
-	server  string // DUID in hex of whom a Request, Renew or Release is for
+	server  string // DUID in hex of whom a Request or Renew is for
 	offer   state.Lease6
 	best    *advert // the best advertisement of the first second
 	nothing int     // how often in a row a server had nothing
@@ -44,10 +44,12 @@ type Engine struct {
 	held   *state.Lease6 // nil: none
 	since  time.Time     // held's Obtained, on our clock
 	before netip.Prefix  // the last prefix held: the hint for the next; invalid: none
+	giving *state.Lease6 // Releasing: what is given back, and is not held any more
+
+	info info
 
 	told  Report
 	event string
-	done  bool // released
 }
 
 // advert is an ADVERTISE that could be accepted.
@@ -99,7 +101,7 @@ func (e *Engine) State() State { return e.state }
 
 // Next is when Tick is to be called; never zero.
 func (e *Engine) Next() time.Time {
-	next := e.next
+	next := e.nextInfo(e.next)
 	if e.held == nil {
 		return next
 	}
@@ -143,35 +145,23 @@ func (e *Engine) Configure(cfg Config, now time.Time) (Out, error) {
 	old := e.cfg
 	e.cfg = cfg
 	switch {
-	case cfg.Release && !old.Release:
-		if e.held == nil || e.server == "" {
-			e.done = true
-			e.enter(Idle, now)
-			return e.report(Out{}), nil
-		}
-		e.enter(Releasing, now)
-		return e.report(e.ask(now)), nil
-	case cfg.Release:
-		return Out{}, nil
 	case cfg.DUID != old.DUID || cfg.IAID != old.IAID:
 		e.duid = d
 		e.drop("the client's identity changed")
 		return e.begin(now, ""), nil
 	case cfg.Address != old.Address || cfg.Prefix != old.Prefix:
-		if e.held != nil {
-			l := *e.held
-			if e.keep(&l); len(l.Prefix)+len(l.Addr) == 0 {
-				e.drop("nothing of it is wanted any more")
-			} else {
-				e.held = &l
-			}
+		if back := e.part(); back != nil && cfg.Release {
+			e.giving = back
+			e.enter(Releasing, now)
+			return e.report(e.ask(now)), nil
 		}
 		// What is held is asked for along with what is wanted besides.
 		return e.begin(now, "asking for something else"), nil
 	case cfg.Confirm != old.Confirm:
+		e.info.next = time.Time{}
 		return e.begin(now, "the carrier was away"), nil
 	}
-	return Out{}, nil
+	return e.report(Out{}), nil
 }
 
 // begin starts from what is held: it is verified (RFC 8415, 18.2.12), or something
@@ -204,12 +194,15 @@ func (e *Engine) delay(now time.Time, most time.Duration) {
 
 // Tick is called when Next has come.
 func (e *Engine) Tick(now time.Time) Out {
-	if e.held != nil && e.expire(now) && e.held == nil && e.state != Soliciting && e.state != Requesting {
-		if e.state == Releasing {
-			e.done = true
-			e.enter(Idle, now)
-			return e.report(Out{})
-		}
+	out := e.tick(now)
+	if out.Send == nil { // of two that are due at a time one can wait until the next Tick
+		out.Send = e.askInfo(now)
+	}
+	return out
+}
+
+func (e *Engine) tick(now time.Time) Out {
+	if e.held != nil && e.expire(now) && e.held == nil && e.state != Soliciting && e.state != Requesting && e.state != Releasing {
 		e.enter(Soliciting, now)
 		return e.report(e.ask(now))
 	}
@@ -251,6 +244,9 @@ func (e *Engine) enter(s State, now time.Time) {
 	e.xid = dhcpv6.TransactionID{byte(r >> 16), byte(r >> 8), byte(r)}
 	e.state, e.tries, e.rt, e.best, e.began = s, 0, 0, nil, now
 	e.next = now.Add(24 * time.Hour)
+	if s != Releasing {
+		e.giving = nil
+	}
 }
 
 // ask sends what the state has to send, or gives the state up.
@@ -302,7 +298,7 @@ func (e *Engine) ask(now time.Time) Out {
 	case Releasing:
 		t, r = dhcpv6.MessageTypeRelease, rel
 		if e.tries >= r.count {
-			return e.released(now, "released; the server did not say that it heard")
+			return e.released(now, "given back; the server did not say that it heard")
 		}
 	default: // Idle, Bound: time will tell
 		e.next = now.Add(24 * time.Hour)
@@ -317,22 +313,11 @@ func (e *Engine) ask(now time.Time) Out {
 
 // retransmit sets the time of the next message (RFC 8415, 15).
 func (e *Engine) retransmit(now time.Time, r retransmission) {
-	// RAND is between -0.1 and 0.1, of a first Solicit above 0 (18.2.1).
-	jitter := func(d time.Duration) time.Duration {
-		j := time.Duration(e.random())%(d/5) - d/10
-		if e.state == Soliciting && e.rt == 0 && j < 0 {
-			j = -j
-		}
-		return j
+	random := e.random()
+	if e.state == Soliciting && e.rt == 0 {
+		random = r.late(random) // 18.2.1
 	}
-	if e.rt == 0 {
-		e.rt = r.first + jitter(r.first)
-	} else {
-		e.rt = 2*e.rt + jitter(e.rt)
-	}
-	if r.max > 0 && e.rt > r.max {
-		e.rt = r.max + jitter(r.max)
-	}
+	e.rt = r.after(e.rt, random)
 	e.next = now.Add(e.rt)
 }
 
@@ -362,16 +347,9 @@ func (e *Engine) drop(why string) {
 	e.event = why
 }
 
-func (e *Engine) released(now time.Time, why string) Out {
-	e.drop(why)
-	e.done = true
-	e.enter(Idle, now)
-	return Out{}
-}
-
 // report puts a report into out if there is something to tell.
 func (e *Engine) report(out Out) Out {
-	r := Report{State: e.state, Tries: e.tries, Event: e.event, Released: e.done}
+	r := Report{State: e.state, Tries: e.tries, Event: e.event, Released: e.cfg.Release && e.state != Releasing, Info: e.informed()}
 	if r.State == Bound {
 		r.Tries = 0
 	}

@@ -80,6 +80,15 @@ func (b *bench) receive(r *dhcpv6.Message) {
 	b.do(b.e.Receive(b.now, m, fe1))
 }
 
+func (b *bench) configure(cfg Config) {
+	b.t.Helper()
+	out, err := b.e.Configure(cfg, b.now)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.do(out)
+}
+
 // run lets time pass.
 func (b *bench) run(d time.Duration) {
 	b.t.Helper()

@@ -93,9 +93,9 @@ func preference(m *dhcpv6.Message) int {
 	return 0
 }
 
-// maxRT is option 82 where it is within its bounds.
-func maxRT(m *dhcpv6.Message) (time.Duration, bool) {
-	o := m.Options.GetOne(dhcpv6.OptionSolMaxRT)
+// maxRT is option 82 or 83 where it is within its bounds.
+func maxRT(m *dhcpv6.Message, code dhcpv6.OptionCode) (time.Duration, bool) {
+	o := m.Options.GetOne(code)
 	if o == nil {
 		return 0, false
 	}
@@ -104,7 +104,7 @@ func maxRT(m *dhcpv6.Message) (time.Duration, bool) {
 		return 0, false
 	}
 	d := time.Duration(binary.BigEndian.Uint32(b)) * time.Second
-	return d, d >= minSolMaxRT && d <= maxSolMaxRT
+	return d, d >= minMaxRT && d <= maxMaxRT
 }
 
 // ia is one identity association of a message: IA_PD or IA_NA.

@@ -27,7 +27,12 @@ type Config struct {
 	// at once: the carrier came back, perhaps on another network.
 	Confirm uint64
 
-	// Release gives back what is held, for good. A Report says when that is done.
+	// Info asks for what there is without a lease, a resolver above all, while no lease
+	// brings one.
+	Info bool
+
+	// Release gives back to its server what Address and Prefix ask for no more; without
+	// it that is forgotten. A Report says when that is done.
 	Release bool
 
 	Passed bool // the socket comes with this message
@@ -38,10 +43,13 @@ type Report struct {
 	// Lease is what is held now; nil: nothing.
 	Lease *state.Lease6
 
+	// Info is what was told without a lease; nil: nothing, or a lease has it.
+	Info *Info
+
 	State    State
 	Tries    int    // messages sent in this state without an answer
 	Event    string // what happened, for people: "renewed by fe80::1", "the lease ended"
-	Released bool   // as Config.Release asked for
+	Released bool   // as Config.Release asked for: nothing is being given back any more
 }
 
 // A State is where the client stands. The zero value is invalid.
@@ -83,6 +91,10 @@ const (
 	solMaxRT    = time.Hour // unless a server says otherwise: option 82
 	cnfMaxDelay = time.Second
 	cnfMaxRD    = 10 * time.Second
+	infMaxDelay = time.Second
+	infMaxRT    = time.Hour
+	irtDefault  = 24 * time.Hour
+	irtMinimum  = 10 * time.Minute
 )
 
 var (
@@ -92,13 +104,37 @@ var (
 	ren = retransmission{first: 10 * time.Second, max: 600 * time.Second}
 	reb = retransmission{first: 10 * time.Second, max: 600 * time.Second}
 	rel = retransmission{first: time.Second, count: 4}
+	inf = retransmission{first: time.Second, max: infMaxRT}
 )
+
+// after is the retransmission time that follows on rt, 0 before the first; random is
+// any number (RFC 8415, 15: RAND is between -0.1 and 0.1).
+func (r retransmission) after(rt time.Duration, random uint32) time.Duration {
+	jitter := func(d time.Duration) time.Duration { return time.Duration(random)%(d/5) - d/10 }
+	if rt == 0 {
+		rt = r.first + jitter(r.first)
+	} else {
+		rt = 2*rt + jitter(rt)
+	}
+	if r.max > 0 && rt > r.max {
+		rt = r.max + jitter(r.max)
+	}
+	return rt
+}
+
+// late is a random for after whose RAND, of the first time, is not below 0.
+func (r retransmission) late(random uint32) uint32 {
+	tenth := uint32(r.first / 10)
+	return tenth + random%tenth
+}
 
 // Ours.
 const (
-	// Bounds of option 82 (RFC 8415, 21.24); what lies outside is ignored.
-	minSolMaxRT = time.Minute
-	maxSolMaxRT = 24 * time.Hour
+	// Bounds of options 82 and 83 (RFC 8415, 21.24, 21.25); what lies outside is ignored.
+	minMaxRT = time.Minute
+	maxMaxRT = 24 * time.Hour
+
+	irtMaximum = 7 * 24 * time.Hour // of what a server says: what was told wrongly is over in a week
 
 	// With something held and nobody to verify it, so many Solicits look for
 	// another server before the lease goes on as it was.

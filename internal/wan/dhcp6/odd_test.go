@@ -19,12 +19,8 @@ func TestRelease(t *testing.T) {
 	b.run(3 * time.Second)
 	b.sent, b.answer = nil, nil
 	cfg := b.e.cfg
-	cfg.Release = true
-	out, err := b.e.Configure(cfg, b.now)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b.do(out)
+	cfg.Release, cfg.Prefix = true, 0
+	b.configure(cfg)
 	b.run(time.Minute)
 	b.want("release release release release", "", Idle)
 	if !b.report.Released {
@@ -33,6 +29,81 @@ func TestRelease(t *testing.T) {
 	if m := b.sent[0].m; m.GetOneOption(dhcpv6.OptionServerID) == nil || len(m.Options.OneIAPD().Options.Prefixes()) != 1 {
 		t.Error("a RELEASE names the server and the prefix")
 	}
+}
+
+// What is wanted no more is given back by itself, and what is left is held, renewed in
+// time and asked for no sooner.
+func TestReleaseOfAPart(t *testing.T) {
+	address := ialease{"2001:db8:2::7/128", time.Hour, 2 * time.Hour}
+	for _, tt := range []struct {
+		name    string
+		address bool
+		prefix  int
+		back    string // prefixes and addresses of the RELEASE
+		left    string
+	}{
+		{"the prefix", true, 0, "2001:db8:1::/56", "2001:db8:2::7/128"},
+		{"the address", false, 56, "2001:db8:2::7/128", "2001:db8:1::/56"},
+	} {
+		for _, heard := range []bool{true, false} {
+			answer := isp(pd(0, 0, hourly), na(address))
+			b := newBench(t, Config{Prefix: 56, Address: true}, answer)
+			b.run(3 * time.Second)
+			b.sent = nil
+			b.answer = func(q *dhcpv6.Message) *dhcpv6.Message {
+				switch {
+				case q.MessageType == dhcpv6.MessageTypeRelease && heard:
+					return reply(q, dhcpv6.MessageTypeReply, 1, code(iana.StatusSuccess))
+				case q.MessageType == dhcpv6.MessageTypeRelease:
+					return reply(q, dhcpv6.MessageTypeReply, 2, code(iana.StatusSuccess)) // another server's word
+				}
+				return answer(q)
+			}
+			cfg := b.e.cfg
+			cfg.Address, cfg.Prefix, cfg.Release = tt.address, tt.prefix, true
+			b.configure(cfg)
+			var back []string
+			for _, m := range b.sent {
+				for _, o := range options[*dhcpv6.OptIAPD](m.m.Options.Options, dhcpv6.OptionIAPD) {
+					for _, p := range o.Options.Prefixes() {
+						back = append(back, p.Prefix.String())
+					}
+				}
+				for _, o := range options[*dhcpv6.OptIANA](m.m.Options.Options, dhcpv6.OptionIANA) {
+					for _, a := range o.Options.Addresses() {
+						back = append(back, a.IPv6Addr.String()+"/128")
+					}
+				}
+			}
+			if got := strings.Join(back, " "); got != tt.back {
+				t.Errorf("%s: gave back %q, want %q", tt.name, got, tt.back)
+			}
+			if b.held() != tt.left { // in use no longer, whether the server hears of it or not
+				t.Errorf("%s: holds %q, want %q", tt.name, b.held(), tt.left)
+			}
+			// The order without Release comes as soon as the file is in force.
+			cfg.Release = false
+			b.configure(cfg)
+			b.run(time.Minute)
+			types := "release"
+			if !heard {
+				types = "release release release release"
+			}
+			b.want(types, tt.left, Bound)
+			b.sent = nil
+			b.run(29 * time.Minute)
+			b.want("renew", tt.left, Bound)
+		}
+	}
+	// A file on trial gives nothing back.
+	b := newBench(t, Config{Prefix: 56, Address: true}, isp(pd(0, 0, hourly), na(address)))
+	b.run(3 * time.Second)
+	b.sent = nil
+	cfg := b.e.cfg
+	cfg.Prefix = 0
+	b.configure(cfg)
+	b.run(10 * time.Second)
+	b.want("confirm", "2001:db8:2::7/128", Bound)
 }
 
 // Strangers' messages change nothing.
