@@ -16,6 +16,7 @@ import (
 	"weir/internal/config"
 	"weir/internal/desired"
 	"weir/internal/dhcpd"
+	"weir/internal/dhcpd6"
 	"weir/internal/dns"
 	"weir/internal/failover"
 	"weir/internal/history"
@@ -76,8 +77,8 @@ type daemon struct {
 	prober    *prober
 	dhcp4     map[string]*dhcp4Client // by WAN
 	dhcp6     map[string]*dhcp6Client // by WAN
-	dhcpd     *dhcpServer
-	dhcpd6    *dhcp6Server
+	dhcpd     *lanServer[dhcpd.LAN]
+	dhcpd6    *lanServer[dhcpd6.LAN]
 	ra        *advertiser
 	dns       *dnsServer   // names are answered by this one,
 	named     *namedServer // or this one

@@ -7,9 +7,7 @@ import (
 	"errors"
 	"net/netip"
 	"os"
-	"reflect"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/insomniacslk/dhcp/rfc1035label"
@@ -94,82 +92,23 @@ const optionNTP = 42
 // optionSearch has the domains in which names are looked up (RFC 3397).
 const optionSearch = 119
 
-// dhcpServer is the DHCP server of all LANs.
-type dhcpServer struct {
-	*service
-
-	mu    sync.Mutex
-	want  []dhcpd.LAN
-	links map[string]link
-
-	have map[string]link // where its sockets are
-	told []dhcpd.LAN
-}
-
 // syncDHCPD tells the DHCP server what to give.
 func (d *daemon) syncDHCPD(ctx context.Context) {
-	want := dhcpdLANs(d.cfg, d.world, d.servesTime())
-	if d.dhcpd == nil && len(want) == 0 {
-		return
-	}
-	first := d.dhcpd == nil
-	if first {
-		d.dhcpd = &dhcpServer{}
-	}
-	s := d.dhcpd
-	s.mu.Lock()
-	s.want, s.links = want, d.world.lans
-	s.mu.Unlock()
-	if !first {
-		s.wake()
-		return
-	}
-	s.service = d.serve(ctx, duty{
-		kind: dhcpd.Worker,
-		prepare: func(_ context.Context, fresh bool) (told, error) {
-			return s.prepare(fresh, d.store)
+	config := func(lans []dhcpd.LAN) dhcpd.Config { return dhcpd.Config{LANs: lans} }
+	d.dhcpd = serveLANs(ctx, d, d.dhcpd, lanKind[dhcpd.LAN]{
+		worker: dhcpd.Worker,
+		name:   func(l dhcpd.LAN) string { return l.Name },
+		open: func(l *dhcpd.LAN) (files []*os.File, err error) {
+			l.Sockets, files, err = dhcpd.Open(l.Link)
+			return files, err
+		},
+		quiet: func(l *dhcpd.LAN) { l.Sockets = nil },
+		order: func(lans []dhcpd.LAN) any { c := config(lans); return dhcpd.Order{Config: &c} },
+		setup: func(c *worker.Conn, leases []state.Lease, lans []dhcpd.LAN, files []*os.File) error {
+			return dhcpd.Setup(c, leases, config(lans), files...)
 		},
 		take: d.takeLeases,
-	})
-}
-
-func (s *dhcpServer) prepare(fresh bool, store *state.Store) (told, error) {
-	s.mu.Lock()
-	want, links := s.want, s.links
-	s.mu.Unlock()
-	if fresh {
-		s.have = map[string]link{}
-	}
-	var cfg dhcpd.Config
-	var t told
-	var trouble error
-	have := map[string]link{}
-	for _, l := range want {
-		if s.have[l.Name] != links[l.Name] {
-			names, files, err := dhcpd.Open(l.Link)
-			if err != nil {
-				trouble = errors.Join(trouble, err)
-				continue
-			}
-			l.Sockets, t.files = names, append(t.files, files...)
-		}
-		have[l.Name] = links[l.Name]
-		cfg.LANs = append(cfg.LANs, l)
-	}
-	quiet := slices.Clone(cfg.LANs)
-	for i := range quiet {
-		quiet[i].Sockets = nil
-	}
-	if !fresh && len(t.files) == 0 && reflect.DeepEqual(quiet, s.told) {
-		return told{}, trouble
-	}
-	s.have, s.told = have, quiet
-	if fresh {
-		leases := store.Kept().Leases
-		t.setup = func(c *worker.Conn, files []*os.File) error { return dhcpd.Setup(c, leases, cfg, files...) }
-	}
-	t.msg = dhcpd.Order{Config: &cfg}
-	return t, trouble
+	}, dhcpdLANs(d.cfg, d.world, d.servesTime()))
 }
 
 // takeLeases puts leases on the disk and tells the server so. Neither the loop nor

@@ -3,12 +3,9 @@ package gateway
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"net/netip"
 	"os"
-	"reflect"
 	"slices"
-	"sync"
 	"time"
 
 	"weir/internal/commit"
@@ -186,84 +183,29 @@ func (d *daemon) takeParts() {
 	}
 }
 
-// dhcp6Server is the DHCPv6 server of all LANs.
-type dhcp6Server struct {
-	*service
-
-	mu    sync.Mutex
-	want  dhcpd6.Config
-	links map[string]link
-
-	have map[string]link // where its sockets are
-	told dhcpd6.Config
-}
-
-// syncDHCPD6 tells the DHCPv6 server what to give.
+// syncDHCPD6 tells the DHCPv6 server what to give. Where no LAN has one it is ended:
+// its port is another's then.
 func (d *daemon) syncDHCPD6(ctx context.Context) {
-	want := dhcpd6.Config{DUID: d.world.house.DUID, LANs: dhcpd6LANs(d.cfg, d.world, d.servesTime())}
-	if len(want.LANs) == 0 {
-		if d.dhcpd6 != nil {
-			d.dhcpd6.leave()
-			d.dhcpd6 = nil
-		}
-		return
+	want, duid := dhcpd6LANs(d.cfg, d.world, d.servesTime()), d.world.house.DUID
+	if len(want) == 0 && d.dhcpd6 != nil {
+		d.dhcpd6.leave()
+		d.dhcpd6 = nil
 	}
-	first := d.dhcpd6 == nil
-	if first {
-		d.dhcpd6 = &dhcp6Server{}
-	}
-	s := d.dhcpd6
-	s.mu.Lock()
-	s.want, s.links = want, d.world.lans
-	s.mu.Unlock()
-	if !first {
-		s.wake()
-		return
-	}
-	s.service = d.serve(ctx, duty{
-		kind:    dhcpd6.Worker,
-		prepare: func(_ context.Context, fresh bool) (told, error) { return s.prepare(fresh, d.store) },
-		take:    func(c *worker.Child, m worker.Message) (func(), error) { return d.takeLeases6(c, m) },
-	})
-}
-
-func (s *dhcp6Server) prepare(fresh bool, store *state.Store) (told, error) {
-	s.mu.Lock()
-	want, links := s.want, s.links
-	s.mu.Unlock()
-	if fresh {
-		s.have = map[string]link{}
-	}
-	cfg := dhcpd6.Config{DUID: want.DUID}
-	var t told
-	var trouble error
-	have := map[string]link{}
-	for _, l := range want.LANs {
-		if s.have[l.Name] != links[l.Name] {
-			files, err := dhcpd6.Open(l.Link)
-			if err != nil {
-				trouble = errors.Join(trouble, err)
-				continue
-			}
-			l.Passed, t.files = true, append(t.files, files...)
-		}
-		have[l.Name] = links[l.Name]
-		cfg.LANs = append(cfg.LANs, l)
-	}
-	quiet := dhcpd6.Config{DUID: cfg.DUID, LANs: slices.Clone(cfg.LANs)}
-	for i := range quiet.LANs {
-		quiet.LANs[i].Passed = false
-	}
-	if !fresh && len(t.files) == 0 && reflect.DeepEqual(quiet, s.told) {
-		return told{}, trouble
-	}
-	s.have, s.told = have, quiet
-	if fresh {
-		leases := store.Kept().Leases
-		t.setup = func(c *worker.Conn, files []*os.File) error { return dhcpd6.Setup(c, leases, cfg, files...) }
-	}
-	t.msg = dhcpd6.Order{Config: &cfg}
-	return t, trouble
+	config := func(lans []dhcpd6.LAN) dhcpd6.Config { return dhcpd6.Config{DUID: duid, LANs: lans} } // the DUID never changes
+	d.dhcpd6 = serveLANs(ctx, d, d.dhcpd6, lanKind[dhcpd6.LAN]{
+		worker: dhcpd6.Worker,
+		name:   func(l dhcpd6.LAN) string { return l.Name },
+		open: func(l *dhcpd6.LAN) ([]*os.File, error) {
+			l.Passed = true
+			return dhcpd6.Open(l.Link)
+		},
+		quiet: func(l *dhcpd6.LAN) { l.Passed = false },
+		order: func(lans []dhcpd6.LAN) any { c := config(lans); return dhcpd6.Order{Config: &c} },
+		setup: func(c *worker.Conn, leases []state.Lease, lans []dhcpd6.LAN, files []*os.File) error {
+			return dhcpd6.Setup(c, leases, config(lans), files...)
+		},
+		take: d.takeLeases6,
+	}, want)
 }
 
 // takeLeases6 is takeLeases for DHCPv6. A part that is given or taken back is a
