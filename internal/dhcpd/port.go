@@ -10,11 +10,11 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"weir/internal/ether"
+	"weir/internal/worker"
 )
 
 // port is what a LAN is served by.
 type port struct {
-	link      string
 	dhcp, arp *ether.Conn
 	udp       *os.File
 	probing   bool // arp lets frames in
@@ -30,46 +30,21 @@ type frame struct {
 	arp    *ether.ARP
 }
 
+// Stop ends the reading and closes the sockets.
+func (p *port) Stop() { p.stop() }
+
 // take makes the served LANs those of the configuration.
-func (s *server) take(ctx context.Context, cfg Config, files []*os.File) (err error) {
-	defer func() { closeAll(files) }() // those not taken
-	served := map[string]bool{}
+func (s *server) take(ctx context.Context, cfg Config, files []*os.File) error {
+	var lans []worker.Passed
 	for _, l := range cfg.LANs {
-		served[l.Name] = true
-		n := len(l.Sockets)
-		if n > len(files) {
-			return fmt.Errorf("LAN %s: %d files came for the sockets %q", l.Name, len(files), l.Sockets)
-		}
-		mine := files[:n]
-		files = files[n:]
-		old := s.ports[l.Name]
-		switch {
-		case n == 0 && (old == nil || old.link != l.Link):
-			return fmt.Errorf("LAN %s: no sockets came, and there are none on %s", l.Name, l.Link)
-		case n == 0:
-			continue
-		case old != nil:
-			old.stop()
-			delete(s.ports, l.Name)
-		}
-		p, err := s.open(ctx, l, mine)
-		if err != nil {
-			return err
-		}
-		s.ports[l.Name] = p
+		lans = append(lans, worker.Passed{LAN: l.Name, Files: len(l.Sockets)})
 	}
-	for name, p := range s.ports {
-		if !served[name] {
-			p.stop()
-			delete(s.ports, name)
-		}
-	}
-	return nil
+	return s.ports.Take(lans, files, func(i int, files []*os.File) (*port, error) { return s.open(ctx, cfg.LANs[i], files) })
 }
 
 // open starts to read a LAN's sockets.
 func (s *server) open(ctx context.Context, l LAN, files []*os.File) (*port, error) {
-	p := &port{link: l.Link}
+	p := &port{}
 	var err error
 	for i, name := range l.Sockets {
 		switch name {

@@ -34,7 +34,7 @@ type server struct {
 	parent *worker.Conn
 	log    *slog.Logger
 	engine *Engine
-	ports  map[string]*port
+	ports  worker.Ports[*port]
 	frames chan []frame // of one LAN, in their order
 
 	keeping *commit.Queue[Reply] // replies that wait for their leases to be on disk
@@ -57,17 +57,13 @@ func Run(ctx context.Context, parent *worker.Conn, log *slog.Logger) error {
 	runtime.GOMAXPROCS(1)
 	s := &server{
 		parent: parent, log: log, engine: New(time.Now(), clock), keeping: commit.New[Reply](),
-		ports: map[string]*port{}, frames: make(chan []frame, 1),
+		ports: worker.Ports[*port]{}, frames: make(chan []frame, 1),
 	}
 	return worker.Obey(ctx, parent, s.loop)
 }
 
 func (s *server) loop(ctx context.Context, orders <-chan worker.Order[Order]) error {
-	defer func() {
-		for _, p := range s.ports {
-			p.stop()
-		}
-	}()
+	defer s.ports.Stop()
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {

@@ -22,7 +22,7 @@ type server struct {
 	parent *worker.Conn
 	log    *slog.Logger
 	engine *Engine
-	ports  map[string]*port
+	ports  worker.Ports[*port]
 	frames chan frame
 
 	keeping *commit.Queue[answer] // replies that wait for their leases to be on disk
@@ -42,16 +42,12 @@ func run(ctx context.Context, parent *worker.Conn, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	s := &server{parent: parent, log: log, engine: New(time.Now(), clock), ports: map[string]*port{}, frames: make(chan frame, 64), keeping: commit.New[answer]()}
+	s := &server{parent: parent, log: log, engine: New(time.Now(), clock), ports: worker.Ports[*port]{}, frames: make(chan frame, 64), keeping: commit.New[answer]()}
 	return worker.Obey(ctx, parent, s.loop)
 }
 
 func (s *server) loop(ctx context.Context, orders <-chan worker.Order[Order]) error {
-	defer func() {
-		for _, p := range s.ports {
-			p.stop()
-		}
-	}()
+	defer s.ports.Stop()
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {

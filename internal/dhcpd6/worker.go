@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"weir/internal/ether"
+	"weir/internal/worker"
 )
 
 // Open opens the server's sockets on a LAN's link, in the namespace of the calling
@@ -77,40 +78,20 @@ type port struct {
 // sourceEvery is how long the link's own addresses are taken to be as they were.
 const sourceEvery = 5 * time.Second
 
+// Stop ends the reading and closes the sockets.
+func (p *port) Stop() { p.stop() }
+
 // take makes the served LANs those of a configuration.
 func (s *server) take(ctx context.Context, cfg Config, files []*os.File) error {
-	defer func() { closeAll(files) }() // those not taken
-	served := map[string]bool{}
+	var lans []worker.Passed
 	for _, l := range cfg.LANs {
-		served[l.Name] = true
-		if !l.Passed {
-			if s.ports[l.Name] == nil {
-				return fmt.Errorf("LAN %s: no sockets came, and there are none", l.Name)
-			}
-			continue
+		n := 0
+		if l.Passed {
+			n = socketsPerLAN
 		}
-		if len(files) < socketsPerLAN {
-			return fmt.Errorf("LAN %s: its sockets did not come with the message", l.Name)
-		}
-		mine := files[:socketsPerLAN]
-		files = files[socketsPerLAN:]
-		if old := s.ports[l.Name]; old != nil {
-			old.stop()
-			delete(s.ports, l.Name)
-		}
-		p, err := s.open(ctx, l, mine)
-		if err != nil {
-			return err
-		}
-		s.ports[l.Name] = p
+		lans = append(lans, worker.Passed{LAN: l.Name, Files: n})
 	}
-	for name, p := range s.ports {
-		if !served[name] {
-			p.stop()
-			delete(s.ports, name)
-		}
-	}
-	return nil
+	return s.ports.Take(lans, files, func(i int, files []*os.File) (*port, error) { return s.open(ctx, cfg.LANs[i], files) })
 }
 
 // open starts to read a LAN's sockets.
