@@ -63,12 +63,17 @@ func (d *daemon) Apply(ctx context.Context, c api.Change) (api.Outcome, error) {
 	if err := d.foreseeNames(ctx, cfg); err != nil {
 		return api.Outcome{}, err
 	}
+	back, err := d.releaseFor(ctx, cfg, c)
+	defer d.afterwards(ctx, back, cfg)
+	if err != nil {
+		return api.Outcome{}, err
+	}
 	return call(ctx, d, func() (api.Outcome, error) {
 		if err := d.held(); err != nil {
 			return api.Outcome{}, err
 		}
 		e := history.Entry{From: c.From, By: history.ByApply, Who: c.Who, Why: c.Why, Since: time.Now(), Files: heard(c.Files)}
-		out, err := d.put(ctx, cfg, e, c)
+		out, err := d.put(ctx, cfg, e, c, back)
 		out.Remarks = remarks
 		return out, err
 	})
@@ -77,29 +82,50 @@ func (d *daemon) Apply(ctx context.Context, c api.Change) (api.Outcome, error) {
 // Rollback puts a file in force that was before: c.Back changes ago, or where one
 // is on trial, what that one took the place of.
 func (d *daemon) Rollback(ctx context.Context, c api.Change) (api.Outcome, error) {
+	to, err := call(ctx, d, func() (history.Entry, error) { return d.back(c) })
+	if err != nil {
+		return api.Outcome{}, err
+	}
+	cfg, remarks, err := parse(said(to.Files))
+	if err != nil {
+		return api.Outcome{}, err
+	}
+	back, err := d.releaseFor(ctx, cfg, c)
+	defer d.afterwards(ctx, back, cfg)
+	if err != nil {
+		return api.Outcome{}, err
+	}
 	return call(ctx, d, func() (api.Outcome, error) {
-		e, ok := d.book.Back(max(c.Back, 1))
-		if d.book.Trial != nil {
-			if c.Back != 0 {
-				return api.Outcome{}, d.held()
-			}
-			next, undone := d.book.Undone(time.Now())
-			if ok = undone; ok {
-				e, _ = next.Back(0)
-			}
-		}
-		if !ok {
-			return api.Outcome{}, &api.Error{Status: http.StatusConflict, Problem: api.Problem{Title: fmt.Sprintf("there is no file %d before this one: `weir history` shows those that are kept", max(c.Back, 1))}}
-		}
-		cfg, remarks, err := parse(said(e.Files))
+		e, err := d.back(c)
 		if err != nil {
 			return api.Outcome{}, err
 		}
+		if e.ID != to.ID {
+			return api.Outcome{}, &api.Error{Status: http.StatusConflict, Problem: api.Problem{Title: "somebody else put another file in force just now: `weir history` shows it"}}
+		}
 		e.By, e.Who, e.Why, e.Since = history.ByRollback, c.Who, c.Why, time.Now()
-		out, err := d.put(ctx, cfg, e, c)
+		out, err := d.put(ctx, cfg, e, c, back)
 		out.Remarks = remarks
 		return out, err
 	})
+}
+
+// back is the file that a rollback is to.
+func (d *daemon) back(c api.Change) (history.Entry, error) {
+	e, ok := d.book.Back(max(c.Back, 1))
+	if d.book.Trial != nil {
+		if c.Back != 0 {
+			return history.Entry{}, d.held()
+		}
+		next, undone := d.book.Undone(time.Now())
+		if ok = undone; ok {
+			e, _ = next.Back(0)
+		}
+	}
+	if !ok {
+		return history.Entry{}, &api.Error{Status: http.StatusConflict, Problem: api.Problem{Title: fmt.Sprintf("there is no file %d before this one: `weir history` shows those that are kept", max(c.Back, 1))}}
+	}
+	return e, nil
 }
 
 // Confirm keeps the file that is on trial. Who comes too late is told so: then the
@@ -127,40 +153,43 @@ func (d *daemon) Confirm(ctx context.Context, who string) (api.File, error) {
 	})
 }
 
+// check is what can be said against cfg before anything is done.
+func (d *daemon) check(ctx context.Context, cfg *config.Config, c api.Change) (foreseen, error) {
+	if err := d.seenLast(c.Base); err != nil {
+		return foreseen{}, err
+	}
+	f, err := d.foresee(ctx, cfg)
+	if err != nil {
+		return foreseen{}, err
+	}
+	if err := errors.Join(refusal(f.plan), cuts(c.Session, c.ConfirmS != 0, "with --confirm 5m it is, and undone after that time unless you come back and say `weir confirm`", f.actual, f.plan)); err != nil {
+		return foreseen{}, &api.Error{Status: http.StatusConflict, Problem: api.Problem{Title: err.Error(), Plan: f.plan.String()}}
+	}
+	return f, nil
+}
+
 // put carries out the plan of cfg and makes e, whose file that is, the entry in
 // force; if that can't be done all stays as it was.
-func (d *daemon) put(ctx context.Context, cfg *config.Config, e history.Entry, c api.Change) (api.Outcome, error) {
+func (d *daemon) put(ctx context.Context, cfg *config.Config, e history.Entry, c api.Change, back released) (api.Outcome, error) {
 	start := time.Now()
-	if err := d.seenLast(c.Base); err != nil {
-		return api.Outcome{}, err
-	}
 	trial, err := d.trial(c)
 	if err != nil {
 		return api.Outcome{}, err
 	}
-	f, err := d.foresee(ctx, cfg)
+	f, err := d.check(ctx, cfg, c)
 	if err != nil {
 		return api.Outcome{}, err
 	}
 	p := f.plan
-	if err := errors.Join(refusal(p), cuts(c.Session, trial != nil, "with --confirm 5m it is, and undone after that time unless you come back and say `weir confirm`", f.actual, p)); err != nil {
-		return api.Outcome{}, &api.Error{Status: http.StatusConflict, Problem: api.Problem{Title: err.Error(), Plan: p.String()}}
-	}
 	regroup := cfg.API.Group != d.cfg.API.Group
 	if regroup {
 		if err := api.Give(d.o.RuntimeDir, cfg.API.Group, d.log); err != nil {
 			return api.Outcome{}, &api.Error{Status: http.StatusConflict, Problem: api.Problem{Title: err.Error() + "; the file before stays in force"}}
 		}
 	}
-	var back released
-	if trial == nil { // what is undone again needs its leases
-		back = d.release(cfg)
-	}
 	if !p.Empty() {
 		// A caller that goes away in the middle does not stop half-way.
 		if err := d.k.Apply(context.WithoutCancel(ctx), p); err != nil {
-			d.end4(back.four)
-			d.end6(back.six, "it was given back for a file that could not be put in force")
 			d.wantTurn(0) // what the kernel undid may have met with changes meanwhile
 			if regroup {
 				err = errors.Join(err, api.Give(d.o.RuntimeDir, d.cfg.API.Group, d.log))
@@ -170,7 +199,7 @@ func (d *daemon) put(ctx context.Context, cfg *config.Config, e history.Entry, c
 	}
 	before := d.world.house
 	d.cfg, d.world = cfg, f.world
-	d.end4(back.four)
+	d.settle(back, true)
 	d.notes = slices.Concat(managers(cfg, f.actual), d.dnsNotes(cfg))
 	d.news, d.asked = true, false // the search domain may be another
 	d.machine.Configure(start, failoverConfig(cfg))
@@ -202,20 +231,45 @@ func outcome(p plan.Plan, applied bool) (api.Outcome, error) {
 }
 
 // Down takes everything apart and ends the daemon. The LANs' hosts are told first
-// that the router goes.
+// that the router goes, and the ISPs' servers that their leases are free.
 func (d *daemon) Down(ctx context.Context) error {
+	var ra *advertiser
+	var back released
+	said := false
 	_, err := call(ctx, d, func() (struct{}, error) {
 		d.log.Info("weir is told to give the machine back")
-		d.farewell()
-		back := d.release(nil)
-		d.end4(back.four)
-		d.end6(back.six, "given back")
-		if err := down(context.WithoutCancel(ctx), d.o, d.k); err != nil {
-			d.wantTurn(0)
-			return struct{}{}, err
-		}
-		d.ended = true
+		d.leaving, ra = true, d.ra
+		said = ra.farewell()
+		back = d.release(nil)
 		return struct{}{}, nil
 	})
+	if err != nil {
+		return err
+	}
+	if said {
+		ra.wait()
+	}
+	back.wait()
+	farewell := func() {
+		if ra != nil && d.ra == ra {
+			ra.close()
+			d.ra = nil
+		}
+		d.end4(back.four)
+		d.end6(back.six, "given back")
+	}
+	_, err = call(ctx, d, func() (struct{}, error) {
+		farewell()
+		err := down(context.WithoutCancel(ctx), d.o, d.k)
+		d.ended = err == nil
+		return struct{}{}, err
+	})
+	if err != nil {
+		d.postSoon(context.WithoutCancel(ctx), func() { // the daemon goes on after all, and starts others
+			farewell()
+			d.leaving = false
+			d.wantTurn(0)
+		})
+	}
 	return err
 }

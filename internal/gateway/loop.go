@@ -70,6 +70,8 @@ type daemon struct {
 	asked bool // the machine's own resolver file was seen to, since the last turn
 	ended bool // taken down
 
+	leaving bool // it is being taken down: no service is told anything more
+
 	names  string // the resolver file as it was written; "": it was not yet
 	shares *bool  // it is that of programs outside; nil: not looked yet
 	news   bool   // the status may be another one
@@ -267,7 +269,9 @@ func (d *daemon) loop(ctx context.Context) error {
 			if err := d.turn(ctx); err != nil {
 				return err
 			}
-			d.sync(ctx)
+			if !d.leaving {
+				d.sync(ctx)
+			}
 			d.storeAll() // how the machine was found
 			d.asked = false
 			d.news = true

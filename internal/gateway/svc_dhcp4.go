@@ -5,7 +5,6 @@ import (
 	"context"
 	"reflect"
 	"sync"
-	"time"
 
 	"weir/internal/config"
 	"weir/internal/desired"
@@ -130,10 +129,10 @@ func (d *daemon) takeLease(name string, r dhcp4.Report) {
 	d.items <- []state.Item{state.KeepWAN(name, r.Lease)}
 }
 
-// release4 gives back what the lines were leased that wants says is wanted no more, as
-// release6 does, and returns the lines' names.
-func (d *daemon) release4(limit <-chan time.Time, wants func(wan string) bool) (names []string) {
-	var asked []<-chan struct{}
+// release4 has given back what the lines were leased that wants says is wanted no more,
+// as release6 does, and returns who does it.
+func (d *daemon) release4(wants func(wan string) bool) map[string]*dhcp4Client {
+	asked := map[string]*dhcp4Client{}
 	for name, s := range d.dhcp4 {
 		if d.world.wans[name].lease == nil || wants(name) {
 			continue
@@ -143,18 +142,20 @@ func (d *daemon) release4(limit <-chan time.Time, wants func(wan string) bool) (
 		s.mu.Unlock()
 		cfg.Release = true
 		if err := s.child.Send(cfg); err == nil {
-			asked, names = append(asked, s.released), append(names, name)
+			asked[name] = s
 		}
 	}
-	await(asked, limit)
-	return names
+	return asked
 }
 
 // end4 ends the DHCPv4 clients of lines that were given back. A line that asks for an
 // address gets another.
-func (d *daemon) end4(names []string) {
-	for _, name := range names {
-		d.dhcp4[name].leave()
+func (d *daemon) end4(gone map[string]*dhcp4Client) {
+	for name, s := range gone {
+		if d.dhcp4[name] != s {
+			continue
+		}
+		s.leave()
 		d.takeLease(name, dhcp4.Report{State: dhcp4.Released, Event: "given back"})
 		delete(d.dhcp4, name)
 	}

@@ -7,7 +7,6 @@ import (
 	"os"
 	"reflect"
 	"sync"
-	"time"
 
 	"weir/internal/config"
 	"weir/internal/desired"
@@ -94,9 +93,9 @@ type dhcp6Client struct {
 // syncDHCP6 has a client for each WAN that something is asked for by DHCPv6 and
 // whose port is in its namespace.
 func (d *daemon) syncDHCP6(ctx context.Context) {
-	for name := range d.dhcp6 {
+	for name, s := range d.dhcp6 {
 		if w := d.cfg.WAN(name); w == nil || !wants6(*w, d.world.wans[name]) {
-			d.end6([]string{name}, "the file asks for nothing any more")
+			d.end6(map[string]*dhcp6Client{name: s}, "the file asks for nothing any more")
 		}
 	}
 	for _, w := range d.cfg.WANs {
@@ -208,11 +207,11 @@ func sameLeased(a, b state.Lease6) bool {
 	return reflect.DeepEqual(names(a), names(b))
 }
 
-// release6 gives back what the lines were leased that is wanted no more, of whichever
-// kind, and returns the lines' names: all by `weir down`, and what a file that is there
-// to stay asks for no more. A restart keeps all. wants says what is asked for from now on.
-func (d *daemon) release6(limit <-chan time.Time, wants func(wan string) (address bool, prefix int)) (names []string) {
-	var asked []<-chan struct{}
+// release6 has given back what the lines were leased that is wanted no more, of whichever
+// kind, and returns who does it: all by `weir down`, and what a file that is there to
+// stay asks for no more. A restart keeps all. wants says what is asked for from now on.
+func (d *daemon) release6(wants func(wan string) (address bool, prefix int)) map[string]*dhcp6Client {
+	asked := map[string]*dhcp6Client{}
 	for name, s := range d.dhcp6 {
 		l := d.world.wans[name].lease6
 		if l == nil {
@@ -231,17 +230,19 @@ func (d *daemon) release6(limit <-chan time.Time, wants func(wan string) (addres
 		default:
 		}
 		if err := s.child.Send(cfg); err == nil {
-			asked, names = append(asked, s.released), append(names, name)
+			asked[name] = s
 		}
 	}
-	await(asked, limit)
-	return names
+	return asked
 }
 
-// end6 ends the DHCPv6 clients of lines. A line that asks for something gets another.
-func (d *daemon) end6(names []string, why string) {
-	for _, name := range names {
-		d.dhcp6[name].leave()
+// end6 ends DHCPv6 clients of lines. A line that asks for something gets another.
+func (d *daemon) end6(gone map[string]*dhcp6Client, why string) {
+	for name, s := range gone {
+		if d.dhcp6[name] != s {
+			continue
+		}
+		s.leave()
 		delete(d.dhcp6, name)
 		d.takeLease6(name, nil, why)
 		d.takeInfo6(name, nil)

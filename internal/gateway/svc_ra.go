@@ -197,8 +197,8 @@ func (d *daemon) syncRA(ctx context.Context) {
 	s.service = d.serve(ctx, duty{kind: ra.Worker, prepare: s.prepare, take: s.take})
 }
 
-// take takes the child's word. That the farewell is said is told at once: the
-// loop waits for it.
+// take takes the child's word. That the farewell is said is told at once:
+// who takes weir down waits for it.
 func (s *advertiser) take(_ *worker.Child, m worker.Message) (func(), error) {
 	defer m.Close()
 	var r ra.Report
@@ -214,25 +214,28 @@ func (s *advertiser) take(_ *worker.Child, m worker.Message) (func(), error) {
 	return func() { s.state = r }, nil
 }
 
-// farewell takes the gateway back from the LANs as their router, and ends the
-// child. A child that is not there just then says nothing: hosts find out by
-// themselves.
-func (d *daemon) farewell() {
-	s := d.ra
-	if s == nil {
-		return
+// farewell has the child take the gateway back from the LANs as their router. A child
+// that is not there just then says nothing: hosts find out by themselves.
+func (s *advertiser) farewell() bool {
+	return s != nil && s.child.Send(ra.Config{Farewell: true}) == nil
+}
+
+// wait waits until the farewell is said. The loop does not: it may take a while.
+func (s *advertiser) wait() {
+	limit := time.NewTimer(time.Second)
+	defer limit.Stop()
+	select {
+	case <-s.said:
+	case <-limit.C:
 	}
-	if err := s.child.Send(ra.Config{Farewell: true}); err == nil {
-		select {
-		case <-s.said:
-		case <-time.After(time.Second):
-		}
-	}
+}
+
+// close ends the child and gives its sockets back: their links go next.
+func (s *advertiser) close() {
 	s.leave()
 	for _, sock := range s.open {
-		_ = sock.file.Close() // the link goes next
+		_ = sock.file.Close()
 	}
-	d.ra = nil // should the daemon go on after all, it starts another
 }
 
 func (s *advertiser) prepare(_ context.Context, fresh bool) (told, error) {
