@@ -69,7 +69,12 @@ type Probe struct {
 	ID     uint64 // never used twice by one Machine; Sent, Reply and Error name it
 	Line   LineID
 	Target Target
+	Wait   time.Duration // how long its answer may be of use
 }
+
+// lastUse is how late an answer still says something of a line whose probes time out by
+// themselves: 1 s and the burst's 2 s fell it (settle), and a second besides.
+const lastUse = 4 * time.Second
 
 // Change is a verdict or a choice that is not what it was.
 type Change struct {

@@ -80,7 +80,7 @@ func (l *line) schedule(m *Machine, now time.Time, out []Probe) []Probe {
 		l.lastAsked = now
 		p := m.ask(l, t, now)
 		p.regular, p.trial = regular, trial
-		out = append(out, Probe{ID: p.id, Line: l.id, Target: t.Target})
+		out = append(out, Probe{ID: p.id, Line: l.id, Target: t.Target, Wait: max(lastUse, l.timeout+time.Second)})
 	}
 	allDeaf := l.allDeaf() // then their silence is all there is to go by
 	if l.verdict == Suspect {

@@ -157,7 +157,7 @@ func (d *daemon) sendProbes() {
 // order is a probe as the child takes it.
 func order(p failover.Probe) probe.Order {
 	t := p.Target
-	o := probe.Order{ID: p.ID, WAN: p.Line.WAN, Target: t.Addr, Port: t.Port, Name: t.Name}
+	o := probe.Order{ID: p.ID, WAN: p.Line.WAN, Target: t.Addr, Port: t.Port, Name: t.Name, Wait: p.Wait}
 	switch t.Kind {
 	case failover.TCP:
 		o.Way = probe.TCP

@@ -53,8 +53,8 @@ func TestOrderIsTheProbes(t *testing.T) {
 		{failover.Target{Kind: failover.TCP, Addr: addr, Port: 443}, probe.Order{Way: probe.TCP, Port: 443}},
 		{failover.Target{Kind: failover.DNS, Addr: addr, Port: 53, Name: "name.example"}, probe.Order{Way: probe.DNS, Port: 53, Name: "name.example"}},
 	} {
-		c.want.ID, c.want.WAN, c.want.Target = 7, "fiber", addr
-		if got := order(failover.Probe{ID: 7, Line: line, Target: c.target}); got != c.want {
+		c.want.ID, c.want.WAN, c.want.Target, c.want.Wait = 7, "fiber", addr, 3*time.Second
+		if got := order(failover.Probe{ID: 7, Line: line, Target: c.target, Wait: 3 * time.Second}); got != c.want {
 			t.Errorf("%v: %+v, want %+v", c.target, got, c.want)
 		}
 	}

@@ -134,7 +134,11 @@ func dial(k key, o Order, message []byte) (f *os.File, at Monotonic, err error) 
 	// Only now, or the poller takes a TCP socket that is not connecting yet for one
 	// that hung up.
 	f = os.NewFile(uintptr(fd), "probe "+k.wan)
-	if err := f.SetDeadline(time.Now().Add(waitFor)); err != nil {
+	wait := waitFor
+	if o.Wait > 0 {
+		wait = min(o.Wait, waitFor)
+	}
+	if err := f.SetDeadline(time.Now().Add(wait)); err != nil {
 		return nil, at, errors.Join(err, f.Close())
 	}
 	return f, at, nil

@@ -128,20 +128,36 @@ func TestConnectionsAndQuestions(t *testing.T) {
 		t.Errorf("the server was given %v, a probe's connection", got.RemoteAddr())
 	}
 
-	// Silence is no event, and what waits is bounded: the oldest is given up.
+	// Silence is no event, and what waits is bounded: the oldest is given up, and the
+	// rest when its time is over.
+	files := func() int {
+		fds, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", c.State().PID))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(fds)
+	}
 	var many []Order
+	const short = 700 * time.Millisecond
+	begin := time.Now()
 	for range 3 * most {
 		id++
-		many = append(many, Order{ID: id, WAN: "fiber", Target: netip.MustParseAddr("203.0.113.2"), Way: TCP, Port: 443})
+		many = append(many, Order{ID: id, WAN: "fiber", Target: netip.MustParseAddr("203.0.113.2"), Way: TCP, Port: 443, Wait: short})
 	}
 	order(t, c, many...)
 	next(t, events, id, Sent)
-	if fds, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", c.State().PID)); err != nil || len(fds) > most+40 {
-		t.Errorf("%d files are open (%v)", len(fds), err)
+	if n := files(); n > most+40 || n < most && time.Since(begin) < short {
+		t.Errorf("%d files are open", n)
 	}
 	id++
 	order(t, c, Order{ID: id, WAN: "fiber", Target: netip.MustParseAddr("1.1.1.1"), Way: TCP, Port: 443})
 	next(t, events, id, Reply)
+	for files() > 40 {
+		if time.Since(begin) > waitFor/2 {
+			t.Fatalf("%d files are open %v after they were waited for for %v", files(), time.Since(begin), short)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
 
 	// A line that is not there, and a cable that is gone: the parent is asked for sockets.
 	for _, wan := range []string{"dsl", "fiber"} {

@@ -56,6 +56,10 @@ type Order struct {
 	Way    Way        `json:"way,omitempty"`
 	Port   uint16     `json:"port,omitempty"` // TCP and DNS
 	Name   string     `json:"name,omitempty"` // DNS: what is asked for; "" is the root
+
+	// Wait is how long the answer to TCP or DNS is waited for, which takes a socket and
+	// a goroutine; an echo's takes none. 0 is 10 s, and the most.
+	Wait time.Duration `json:"wait,omitempty"`
 }
 
 // Report is what the child sends.
