@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -29,7 +30,7 @@ type vitals struct {
 	Conntrack                    int // entries in main
 
 	// The prober's files and goroutines, which are not in the others: each handshake that a dead line does not answer
-	// is waited for ten seconds.
+	// is waited for some seconds.
 	Asking int
 
 	Of []string `json:"-"` // each process, in words
@@ -134,7 +135,12 @@ func askVitals(dir string, pid int, leak string) (v vitals, err error) {
 	defer c.Close()
 	_ = c.SetDeadline(time.Now().Add(5 * time.Second))
 	fmt.Fprintln(c, leak)
-	return v, json.NewDecoder(c).Decode(&v)
+	// All of it, until its end of this connection is closed: that would be one of its files.
+	b, err := io.ReadAll(c)
+	if err != nil {
+		return v, err
+	}
+	return v, json.Unmarshal(b, &v)
 }
 
 // vitals adds up what the daemon and its services hold.
