@@ -171,6 +171,8 @@ func rows() []row {
 		{"guest asks DNS", "guest", "", "udp", "172.31.20.1", 53, "gateway:53 for 172.31.20.50"},
 		{"guest asks DNS over TCP", "guest", "", "tcp", "fd00:20::1", 53, "gateway:53 for fd00:20::50"},
 		{"guest asks DHCP", "guest", "", "udp", "172.31.20.1", 67, "gateway:67 for 172.31.20.50"},
+		{"guest asks DHCPv6", "guest", "", "udp", "fd00:20::1", 547, "gateway:547 for fd00:20::50"},
+		{"camera asks DHCPv6, where none is served", "camera", "", "udp", "fd00:30::1", 547, "refused"},
 		{"guest pings the gateway", "guest", "", "ping", "172.31.20.1", 0, "pong"},
 		{"guest pings the gateway, IPv6", "guest", "", "ping", "fd00:20::1", 0, "pong"},
 		{"camera to itself's gateway", "camera", "", "tcp", "172.31.30.1", 22, "gateway:22 for 172.31.30.8"},

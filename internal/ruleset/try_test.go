@@ -81,7 +81,7 @@ func bringUp(t *testing.T) *world {
 	w.serve(t, "", []string{"10.99.0.1"}, []int{7000})
 	for _, a := range w.onFiber.Namespaces[0].Addrs {
 		if !a.Prefix.Addr().IsLinkLocalUnicast() {
-			w.serve(t, "", []string{a.Prefix.Addr().String()}, []int{22, 53, 67, 113, 123, 445, 7000})
+			w.serve(t, "", []string{a.Prefix.Addr().String()}, []int{22, 53, 67, 113, 123, 445, 547, 7000})
 		}
 	}
 	w.serveBroadcast(t, "eth3")

@@ -47,6 +47,7 @@ lan "guest" {
   interface = "eth3"
   address   = ["172.31.20.1/24", "fd00:20::1/64"]
   reach     = wan
+  dhcp6 { enabled = true }
 
   host "laptop" { mac = "02:00:00:00:20:50" }
 }
