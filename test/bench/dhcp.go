@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"weir/internal/lab"
@@ -51,7 +52,7 @@ var dhcpServers = []string{"weir", "kea", "isc"}
 
 // leases has three DHCP servers take turns at new clients.
 func leases(ctx context.Context, weir string, rounds int, lasts time.Duration) error {
-	for _, p := range []string{"kea-dhcp4", "dhcpd"} {
+	for _, p := range []string{"kea-dhcp4", "kea-dhcp6", "perfdhcp", "dhcpd"} {
 		if _, err := exec.LookPath(p); err != nil {
 			fmt.Printf("  left out: there is no %s here (test/install)\n", p)
 			return nil
@@ -82,7 +83,7 @@ func leases(ctx context.Context, weir string, rounds int, lasts time.Duration) e
 	}
 	fmt.Printf("    ratio  %s of Kea's memfile, which does not wait for the disk, at least 1.0: %s\n", spread(kea, "%.2f"), holds(median(kea) >= 1))
 	fmt.Printf("    ratio  %s of ISC dhcpd, at least 1.4: %s\n", spread(isc, "%.2f"), holds(median(isc) >= 1.4))
-	return nil
+	return leases6(s, rounds, lasts)
 }
 
 // insideLeases has a machine for each server and one with its clients at the other end of a cable.
@@ -96,8 +97,8 @@ func insideLeases(ctx context.Context, weir string) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	loads := map[string]*dhcpLoad{}
-	for _, name := range dhcpServers {
+	loads := map[string]clients{}
+	for _, name := range append([]string{"weir6", "kea6"}, dhcpServers...) {
 		h := l.Gateway()
 		if name != "weir" {
 			if h, err = l.Add(name); err != nil {
@@ -130,12 +131,12 @@ func insideLeases(ctx context.Context, weir string) error {
 }
 
 // newDHCP starts a server and waits until it answers.
-func newDHCP(ctx context.Context, l *lab.Lab, h *lab.Host, name, weir, dir string) (*dhcpLoad, error) {
-	clients, err := l.Add("at-" + name)
+func newDHCP(ctx context.Context, l *lab.Lab, h *lab.Host, name, weir, dir string) (clients, error) {
+	at, err := l.Add("at-" + name)
 	if err != nil {
 		return nil, err
 	}
-	if err := l.Cable(lab.Plug{Host: h, Dev: "e0"}, lab.Plug{Host: clients, Dev: "e0"}); err != nil {
+	if err := l.Cable(lab.Plug{Host: h, Dev: "e0"}, lab.Plug{Host: at, Dev: "e0"}); err != nil {
 		return nil, err
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -149,6 +150,10 @@ func newDHCP(ctx context.Context, l *lab.Lab, h *lab.Host, name, weir, dir strin
 		text, args = dhcpHouse, []string{weir, "run", conf, "--state-dir", filepath.Join(dir, "state"), "--runtime-dir", runtimeDir}
 	case "kea":
 		text, args = fmt.Sprintf(keaConf, dir, dir), []string{"kea-dhcp4", "-c", conf}
+	case "weir6":
+		text, args = dhcp6House, []string{weir, "run", conf, "--state-dir", filepath.Join(dir, "state"), "--runtime-dir", filepath.Join(dir, "run")}
+	case "kea6":
+		text, args = fmt.Sprintf(kea6Conf, dir, dir), []string{"kea-dhcp6", "-c", conf}
 	case "isc":
 		text, args = iscConf, []string{"dhcpd", "-4", "-f", "-q", "-cf", conf, "-lf", filepath.Join(dir, "leases"), "-pf", filepath.Join(dir, "pid"), "e0"}
 		if err := os.WriteFile(filepath.Join(dir, "leases"), nil, 0o644); err != nil {
@@ -158,9 +163,11 @@ func newDHCP(ctx context.Context, l *lab.Lab, h *lab.Host, name, weir, dir strin
 	if err := os.WriteFile(conf, []byte(text), 0o644); err != nil {
 		return nil, err
 	}
-	if name != "weir" {
-		if err := h.AddAddr("e0", netip.MustParsePrefix("172.31.0.1/16")); err != nil {
-			return nil, err
+	if name != "weir" && name != "weir6" {
+		for _, a := range []string{"172.31.0.1/16", "fd00::1/64"} {
+			if err := h.AddAddr("e0", netip.MustParsePrefix(a)); err != nil {
+				return nil, err
+			}
 		}
 		if err := h.Up("e0"); err != nil {
 			return nil, err
@@ -177,11 +184,10 @@ func newDHCP(ctx context.Context, l *lab.Lab, h *lab.Host, name, weir, dir strin
 	if err := h.Start(cmd); err != nil {
 		return nil, err
 	}
-	crowd, err := clients.Crowd("e0")
+	load, err := clientsOf(name, at)
 	if err != nil {
 		return nil, err
 	}
-	load := &dhcpLoad{crowd: crowd}
 	for began := time.Now(); ; {
 		f, err := load.run(ctx, time.Second)
 		if err == nil && f.Count > 0 {
@@ -192,6 +198,20 @@ func newDHCP(ctx context.Context, l *lab.Lab, h *lab.Host, name, weir, dir strin
 			return nil, fmt.Errorf("it answers nobody; it said:\n%s", b)
 		}
 	}
+}
+
+// clients are new ones at each run, that a server serves for a while.
+type clients interface {
+	run(ctx context.Context, lasts time.Duration) (figure, error)
+}
+
+// clientsOf makes the clients of a server on the machine at its other end.
+func clientsOf(server string, at *lab.Host) (clients, error) {
+	if strings.HasSuffix(server, "6") {
+		return &perfLoad{clients: at}, at.Up("e0")
+	}
+	crowd, err := at.Crowd("e0")
+	return &dhcpLoad{crowd: crowd}, err
 }
 
 // dhcpLoad is new clients that get an address, a number of them at a time.
