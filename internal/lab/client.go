@@ -57,8 +57,9 @@ func (c *Client) Static(p netip.Prefix, gateway netip.Addr) error {
 	return c.Route(all, gateway, "e0")
 }
 
-// Lease asks by DHCP, without using what it gets.
-func (c *Client) Lease(ctx context.Context) (*dhcpv4.DHCPv4, error) {
+// Lease asks by DHCP, without using what it gets; says are what its messages have
+// besides.
+func (c *Client) Lease(ctx context.Context, says ...dhcpv4.Modifier) (*dhcpv4.DHCPv4, error) {
 	var nc *nclient4.Client
 	err := c.Do(func() (err error) {
 		nc, err = nclient4.New("e0", nclient4.WithTimeout(1500*time.Millisecond), nclient4.WithRetry(3))
@@ -68,9 +69,9 @@ func (c *Client) Lease(ctx context.Context) (*dhcpv4.DHCPv4, error) {
 		return nil, fmt.Errorf("dhcp client on %s: %w", c.Host, err)
 	}
 	defer nc.Close()
-	lease, err := nc.Request(ctx, dhcpv4.WithRequestedOptions(dhcpv4.OptionNTPServers,
+	lease, err := nc.Request(ctx, append([]dhcpv4.Modifier{dhcpv4.WithRequestedOptions(dhcpv4.OptionNTPServers,
 		dhcpv4.OptionSubnetMask, dhcpv4.OptionRouter, dhcpv4.OptionDomainNameServer, dhcpv4.OptionDomainName),
-		dhcpv4.WithOption(dhcpv4.OptHostName(c.Name)))
+		dhcpv4.WithOption(dhcpv4.OptHostName(c.Name))}, says...)...)
 	if err != nil {
 		return nil, err
 	}

@@ -71,7 +71,7 @@ func (b *Bench) newLease(ctx context.Context, l *LAN, drill string) Result {
 	}
 	var wrong []string
 	a, _ := netip.AddrFromSlice(ack.YourIPAddr.To4())
-	if !slices.ContainsFunc(l.DHCP.Pool, func(r config.Range) bool { return r.From.Compare(a) <= 0 && a.Compare(r.To) <= 0 }) {
+	if !in(l.DHCP.Pool, a) {
 		wrong = append(wrong, fmt.Sprintf("address %s, which is not in the pool", a))
 	}
 	said := func(code uint8) bool {

@@ -22,6 +22,7 @@ func Runs(s *Site, long *Pace) []Run {
 		l := &s.LANs[i]
 		if l.DHCP.Enabled {
 			add(leaseAct(l))
+			add(leaseWordsActs(s, l)...)
 		}
 		if l.DHCP6.Managed || l.DHCP6.Delegate > 0 {
 			add(lease6Act(s, l))

@@ -229,6 +229,9 @@ var saboteurs = func() rehearse.Saboteurs {
 	for saboteur, s := range lease6Saboteurs {
 		out[saboteur] = s.by
 	}
+	for saboteur, s := range leaseWordsSaboteurs {
+		out[saboteur] = s.by
+	}
 	return out
 }()
 
