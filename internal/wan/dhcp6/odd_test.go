@@ -180,11 +180,19 @@ func FuzzReceive(f *testing.F) {
 		if err != nil {
 			return
 		}
-		x := newBench(t, Config{Prefix: 56, Address: true}, nil)
+		x := newBench(t, Config{Prefix: 56, Address: true, Info: true}, nil)
 		if at > 0 {
 			x.answer = isp(pd(0, 0, hourly))
 			x.run(time.Duration(at) * time.Minute)
 			x.answer = nil
+		} else {
+			x.run(3 * time.Second) // an Information-request is under way
+		}
+		asked := *m
+		asked.TransactionID = x.e.info.xid
+		x.do(x.e.Receive(x.now, &asked, fe1))
+		if i := x.report.Info; i != nil && (len(i.DNS) > maxDNS || len(i.Domain) > maxDomain) {
+			t.Errorf("told %+v", i)
 		}
 		m.TransactionID = x.e.xid
 		x.do(x.e.Receive(x.now, m, fe1))
