@@ -115,8 +115,11 @@ func (t *traffic) stop() {
 }
 
 // inbound is a TCP forward that the whole internet may use on a line, and a port
-// of it.
+// of it; nil if there is none, as on a line without the family.
 func (b *Bench) inbound(wan string, v6 bool) (*config.Forward, uint16) {
+	if l := b.Line(wan); l == nil || !has(l, v6) {
+		return nil, 0
+	}
 	for i := range b.Config.Forwards {
 		f := &b.Config.Forwards[i]
 		for _, r := range f.Port {
