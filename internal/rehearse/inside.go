@@ -125,6 +125,8 @@ func perform(site *Site, run Run, req request, out *answers, saboteurs Saboteurs
 	if err := b.happens(Up); err != nil {
 		return err
 	}
+	var late lateness
+	go late.watch(ctx)
 	only := run.of(req.Only)
 	for _, act := range run.Acts {
 		if !act.wanted(only) {
@@ -134,12 +136,13 @@ func perform(site *Site, run Run, req request, out *answers, saboteurs Saboteurs
 		b.step = func(format string, args ...any) {
 			out.send(message{Doing: act.Drills[0], Step: fmt.Sprintf(format, args...)})
 		}
+		late.since()
 		start := time.Now()
 		results := act.Do(ctx, b)
-		took := time.Since(start)
+		took, waited := time.Since(start), late.since()
 		kept := results[:0]
 		for _, r := range results {
-			r.Run, r.Takes, r.Took = run.Name, 1, took
+			r.Run, r.Takes, r.Took, r.Waited = run.Name, 1, took, waited.Seconds()
 			if matches(r.Drill, only) {
 				kept = append(kept, r)
 			}

@@ -142,6 +142,9 @@ func (p *printer) drill(d Result, width int) {
 			p.f("        %-9s %s\n", l.what, indent(l.text, "                  "))
 		}
 	}
+	if waited := time.Duration(d.Waited * float64(time.Second)); waited >= busyFrom {
+		p.f("        %-9s the machine was busy: this lab waited up to %s for a processor\n", "meanwhile", seconds(waited))
+	}
 	if d.Takes > 1 {
 		p.f("        %-9s %d, this is the one in the middle\n", "takes", d.Takes)
 	}

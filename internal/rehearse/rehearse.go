@@ -45,6 +45,7 @@ type Event struct {
 	Doing   string   // what it begins, or goes on with
 	Step    string   // how far that is; "" unless it takes minutes
 	Results []Result // what it has found
+	Again   []Result // what exceeded its time, and counts only once it was taken three times
 	Kept    int      // the process of a lab that stays
 	Ended   bool
 
@@ -172,19 +173,13 @@ func (g *gathering) all(ctx context.Context, runs []Run) {
 
 // again takes twice more what failed by a time alone.
 func (g *gathering) again(ctx context.Context, runs []Run) {
-	if g.o.Keep {
-		return
-	}
 	for range 2 {
 		var wg sync.WaitGroup
 		for _, r := range runs {
-			if r.Takes > 0 {
-				continue // minutes are asked for once
-			}
 			var only []string
 			g.mu.Lock()
 			for drill, takes := range g.results {
-				if takes[0].Run == r.Name && !slices.Contains(g.o.Red, drill) && slices.ContainsFunc(takes, func(t Result) bool { return !t.OK && t.Judged != nil }) {
+				if takes[0].Run == r.Name && g.repeats(r, takes) {
 					only = append(only, drill)
 				}
 			}
@@ -256,23 +251,34 @@ func (g *gathering) hear(conn *os.File, r Run, cmd *exec.Cmd) error {
 		if err := dec.Decode(&m); err != nil {
 			return told // its end; the exit status says more
 		}
-		g.take(m)
+		found, again := g.take(m, r)
 		switch {
 		case m.Err != "":
 			told = errors.New(m.Err)
 		case m.Kept:
 			g.event(Event{Run: r.Name, Kept: cmd.Process.Pid})
 		case m.Machine == nil:
-			g.event(Event{Run: r.Name, Doing: m.Doing, Step: m.Step, Results: m.Results})
+			g.event(Event{Run: r.Name, Doing: m.Doing, Step: m.Step, Results: found, Again: again})
 		}
 	}
 }
 
-func (g *gathering) take(m message) {
+// take takes in what a lab says: of its results, those that count from now on, and
+// those that are taken again.
+func (g *gathering) take(m message, r Run) (found, again []Result) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, res := range m.Results {
-		g.results[res.Drill] = append(g.results[res.Drill], res)
+		takes := append(g.results[res.Drill], res)
+		g.results[res.Drill] = takes
+		switch repeated := g.repeats(r, takes); {
+		case repeated && len(takes) < 3:
+			again = append(again, res)
+		case repeated:
+			found = append(found, median(takes))
+		case len(takes) == 1:
+			found = append(found, res)
+		}
 	}
 	if m.First > 0 {
 		g.first = append(g.first, m.First)
@@ -280,6 +286,13 @@ func (g *gathering) take(m message) {
 	if m.Machine != nil {
 		g.machine = *m.Machine
 	}
+	return found, again
+}
+
+// repeats says whether a drill of a run is taken three times: a time made it fail.
+func (g *gathering) repeats(r Run, takes []Result) bool {
+	return !g.o.Keep && r.Takes == 0 && // minutes are asked for once
+		!slices.Contains(g.o.Red, takes[0].Drill) && slices.ContainsFunc(takes, func(t Result) bool { return !t.OK && t.Judged != nil })
 }
 
 func (g *gathering) event(e Event) {
