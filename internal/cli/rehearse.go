@@ -33,7 +33,7 @@ machine changes, and root is not needed: a user who may make user namespaces is 
 
 What it says is taken from packets at the clients, the ISPs and the internet, never from
 what weir says of itself. A time that fails is taken twice more, and the median counts.
-If a lab had to wait for a processor meanwhile, it is said beside: it changes no verdict.
+If processors were scarce meanwhile, it is said beside: it changes no verdict.
 
 With --long also what takes minutes, side by side with the rest and once: the line in use
 flaps for ten minutes, 5 s up and 25 s down; all lines are lost for a minute, their leases

@@ -57,20 +57,36 @@ func TestTakenAgain(t *testing.T) {
 // A busy machine is told beside a red drill, and excuses none.
 func TestBusyMachine(t *testing.T) {
 	for _, c := range []struct {
-		ok     bool
-		waited float64
-		told   bool
-	}{{false, 0.43, true}, {false, 0.004, false}, {true, 0.43, false}} {
-		r := &Report{OK: c.ok, Labs: 1, Drills: []Result{{Drill: "dark/fiber/gap", OK: c.ok, Waited: c.waited}}}
+		ok   bool
+		busy Busy
+		want string // "": nothing is said
+	}{
+		{false, Busy{Waited: 0.43}, "this lab waited up to 430 ms for a processor"},
+		{false, Busy{Waited: 0.004, Share: 0.92}, "something waited for a processor 92 % of the time, this lab up to 4.0 ms"},
+		{false, Busy{Waited: 0.004, Share: 0.3}, ""},
+		{true, Busy{Waited: 0.43, Share: 0.92}, ""},
+	} {
+		r := &Report{OK: c.ok, Labs: 1, Drills: []Result{{Drill: "dark/fiber/gap", OK: c.ok, Busy: c.busy}}}
 		var out strings.Builder
 		if err := r.Print(&out, false); err != nil {
 			t.Fatal(err)
 		}
-		if told := strings.Contains(out.String(), "this lab waited up to 430 ms for a processor"); told != c.told {
-			t.Errorf("ok %t, waited %g s: told %t in\n%s", c.ok, c.waited, told, &out)
+		if got := out.String(); !strings.Contains(got, c.want) || c.want == "" && strings.Contains(got, "busy") {
+			t.Errorf("ok %t, %+v: want %q in\n%s", c.ok, c.busy, c.want, got)
 		}
 		if failed := strings.Contains(out.String(), "FAIL"); failed == c.ok {
-			t.Errorf("ok %t, waited %g s: FAIL is %t in\n%s", c.ok, c.waited, failed, &out)
+			t.Errorf("ok %t, %+v: FAIL is %t in\n%s", c.ok, c.busy, failed, &out)
+		}
+	}
+}
+
+func TestStalled(t *testing.T) {
+	for text, want := range map[string]time.Duration{
+		"some avg10=31.65 avg60=76.68 avg300=54.18 total=1787251277\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=0\n": 1787251277 * time.Microsecond,
+		"": 0, "some": 0, "full avg10=0.00 avg60=0.00 avg300=0.00 total=7\n": 0,
+	} {
+		if got := stalled(text); got != want {
+			t.Errorf("%q: %s, want %s", text, got, want)
 		}
 	}
 }

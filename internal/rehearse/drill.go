@@ -27,9 +27,7 @@ type Result struct {
 	// Takes counts how often it was taken; the median counts.
 	Takes int           `json:"takes"`
 	Took  time.Duration `json:"took_ns"`
-	// Waited is for how long, at the worst, the lab's process waited for a processor while
-	// the drill was made, in seconds. It changes no verdict.
-	Waited float64 `json:"waited_s"`
+	Busy  Busy          `json:"busy"`
 	// Timeline is of a drill that measured an outage by echoes.
 	Timeline *Timeline `json:"timeline,omitempty"`
 	// Promise is of the drill that stands for a fault of a line.

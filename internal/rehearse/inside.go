@@ -137,12 +137,13 @@ func perform(site *Site, run Run, req request, out *answers, saboteurs Saboteurs
 			out.send(message{Doing: act.Drills[0], Step: fmt.Sprintf(format, args...)})
 		}
 		late.since()
-		start := time.Now()
+		start, stalls := time.Now(), pressure()
 		results := act.Do(ctx, b)
-		took, waited := time.Since(start), late.since()
+		took := time.Since(start)
+		busy := Busy{Waited: late.since().Seconds(), Share: min(1, (pressure()-stalls).Seconds()/took.Seconds())}
 		kept := results[:0]
 		for _, r := range results {
-			r.Run, r.Takes, r.Took, r.Waited = run.Name, 1, took, waited.Seconds()
+			r.Run, r.Takes, r.Took, r.Busy = run.Name, 1, took, busy
 			if matches(r.Drill, only) {
 				kept = append(kept, r)
 			}

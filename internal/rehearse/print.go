@@ -142,8 +142,8 @@ func (p *printer) drill(d Result, width int) {
 			p.f("        %-9s %s\n", l.what, indent(l.text, "                  "))
 		}
 	}
-	if waited := time.Duration(d.Waited * float64(time.Second)); waited >= busyFrom {
-		p.f("        %-9s the machine was busy: this lab waited up to %s for a processor\n", "meanwhile", seconds(waited))
+	if busy := d.Busy.String(); busy != "" {
+		p.f("        %-9s %s\n", "meanwhile", busy)
 	}
 	if d.Takes > 1 {
 		p.f("        %-9s %d, this is the one in the middle\n", "takes", d.Takes)
