@@ -338,12 +338,11 @@ func (e *Engine) associate(now time.Time, s *scope, q query, a ia, commit bool, 
 	if ok {
 		g.has = s.lives(e.at(now).Up, t, c, a)
 	}
-	if len(g.has) == 0 {
-		g.gone = gone(a, nil)
-		return g.none(a.pd)
-	}
 	if q.MessageType == dhcpv6.MessageTypeRenew || q.MessageType == dhcpv6.MessageTypeRebind {
-		g.gone = gone(a, g.has)
+		g.gone = gone(a, g.has) // to all else none is an association without addresses (RFC 8415, 18.3.2, 18.3.9)
+	}
+	if len(g.has) == 0 {
+		return g.none(a.pd)
 	}
 	if commit {
 		e.bind(now, s, q, c, t, g.longest(), out)

@@ -224,6 +224,21 @@ func TestRenumbered(t *testing.T) {
 	d.wants("nothing is left", d.says(ren, with(fmt.Sprintf("2001:db8::%x", id))), fmt.Sprintf("REPLY na 2001:db8::%x 0s/0s NoAddrsAvail", id))
 }
 
+// TestFull: who named what another has, and gets nothing, hears that there is nothing,
+// without an address; only who may still use it is told that it is over (RFC 8415,
+// 18.3.2, 18.3.5, 18.3.9).
+func TestFull(t *testing.T) {
+	l := managed()
+	l.Networks = []Network{{Prefix: netip.MustParsePrefix("fd00::/64")}}
+	l.Pool = []Range{{netip.MustParseAddr("::1000"), netip.MustParseAddr("::1000")}}
+	d := newDevice(t, l)
+	d.wants("the first", d.says(req, with()), "REPLY na fd00::1000 45m0s/1h30m0s")
+	d.id, d.mac = &dhcpv6.DUIDLL{HWType: 1, LinkLayerAddr: net.HardwareAddr{2, 0, 0, 0, 0, 9}}, ether.MAC{2, 0, 0, 0, 0, 9}
+	d.wants("asks around", d.says(sol, with("fd00::1000")), "ADVERTISE na NoAddrsAvail")
+	d.wants("asks for it", d.says(req, with("fd00::1000")), "REPLY na NoAddrsAvail")
+	d.wants("had it of another server", d.says(reb, with("fd00::1000")), "REPLY na fd00::1000 0s/0s NoAddrsAvail")
+}
+
 // TestHosts: by MAC, by DUID, and what others hear who want such an address.
 func TestHosts(t *testing.T) {
 	d := newDevice(t, managed())
