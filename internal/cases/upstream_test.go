@@ -159,8 +159,8 @@ func TestISPsOwnServers(t *testing.T) {
 					}
 					running = nil
 				}
+				h.radvd(fiber, "AdvManagedFlag on;") // first: it gives cust0 the address whose network is served
 				serve(given{1, addr("198.51.100.10"), "2001:db8:f100"}, true)
-				h.radvd(fiber, "AdvManagedFlag on;")
 				pc := h.join("pc", "", "172.31.0.50/24")
 				advertised := h.advertisements(pc)
 				h.start(base)
