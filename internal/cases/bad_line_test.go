@@ -155,6 +155,7 @@ func (h *house) answered(flows []conversation) {
 // nothing, however slow they make the line; a line that is slow by itself is left
 // for one that is clearly quicker, and for no other.
 func TestSlowLineAndAnother(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name        string
 		fiber, back lab.Shape

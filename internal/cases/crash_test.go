@@ -87,6 +87,7 @@ allow "ssh" {
 // about is lost. What the next start finds is the old house, the new one, or part of
 // the way, and it makes the one that is in force of it.
 func TestKilledAtAnyMoment(t *testing.T) {
+	t.Parallel()
 	rounds := killedRounds(t)
 	for i := range 2 {
 		t.Run(strconv.Itoa(i), func(t *testing.T) { killAtAnyMoment(t, rounds, false) })

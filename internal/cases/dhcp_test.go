@@ -31,6 +31,7 @@ lan "home" {
 // TestClasslessRoutes (B13): option 121 goes before option 3, in any order and
 // shape that ISPs send, and where that leaves no way out the owner is told.
 func TestClasslessRoutes(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name    string
 		options []string
@@ -89,6 +90,7 @@ func TestClasslessRoutes(t *testing.T) {
 // go by the line they belong to; when that fails, rebinding by broadcast keeps
 // the address; a ping over the line misses nothing.
 func TestRenewalsStayOnTheirLine(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name, server string
 		deaf         bool // to unicast

@@ -244,6 +244,7 @@ func TestKilledInTheGrace(t *testing.T) {
 // stays there, or moves if the owner wants that: calls at once, connections by a
 // reset.
 func TestFlowsOnReturn(t *testing.T) {
+	t.Parallel()
 	for _, move := range []bool{false, true} {
 		t.Run(fmt.Sprint("move ", move), func(t *testing.T) {
 			in(t, func(h *house) {

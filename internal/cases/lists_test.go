@@ -97,6 +97,7 @@ func (h *house) listAt(isp *lab.ISP) *listServer {
 // by both engines. Lists come from a file and over the line in use; what is kept
 // of them outlives a boot without internet, and whatever a server sends instead.
 func TestBlockLists(t *testing.T) {
+	t.Parallel()
 	t.Run("forward", func(t *testing.T) { blockLists(t, "forward") })
 	t.Run("bind", func(t *testing.T) { blockLists(t, "bind") })
 }

@@ -13,6 +13,7 @@ import (
 // says so; then it is seen as it happens, with both engines, and what a list
 // blocks is seen to be blocked.
 func TestLogOfNames(t *testing.T) {
+	t.Parallel()
 	for _, engine := range []string{"bind", "forward"} {
 		t.Run(engine, func(t *testing.T) {
 			in(t, func(h *house) {

@@ -60,6 +60,7 @@ forward "web" {
 // a forward lets in by either; and a datagram that is too long is answered properly.
 // So it is in a house whose LAN has jumbo frames.
 func TestMTUOfTheLineUsed(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		mtu [2]int
 		lan int

@@ -12,6 +12,7 @@ import (
 // with leases of both families both, and one that makes its own address that too;
 // until it gives them back. With either resolver.
 func TestNamesOfIPv6(t *testing.T) {
+	t.Parallel()
 	for _, engine := range []string{"forward", "bind"} {
 		t.Run(engine, func(t *testing.T) {
 			in(t, func(h *house) {

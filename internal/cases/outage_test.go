@@ -15,6 +15,7 @@ import (
 // for names has every server of the world in disgrace with its resolver; when a line
 // is back, the first new name is there within a second. With both engines.
 func TestFirstNameAfterAnOutage(t *testing.T) {
+	t.Parallel()
 	for _, engine := range []string{"bind", "forward"} {
 		t.Run(engine, func(t *testing.T) {
 			in(t, func(h *house) {

@@ -17,6 +17,7 @@ import (
 // two ISPs. Both are up and judged apart, forwards answer by the line they came
 // in on, each resolver is asked over its own line, and the status tells them apart.
 func TestBothISPsGiveTheSame(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct{ name, first, second, router string }{
 		{"behind one carrier's NAT", "100.64.12.34/10", "100.64.12.34/10", "100.64.0.1"},
 		{"two modems", "192.168.1.23/24", "192.168.1.24/24", "192.168.1.1"},
@@ -85,6 +86,7 @@ func TestBothISPsGiveTheSame(t *testing.T) {
 // at the ISP's end. Inside and outside are reached, forwards too, also from a
 // peer outside whose address is in the LAN's range; the overlap is noted.
 func TestTheLinesNetworkIsTheLANs(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct{ name, lan, customer, router, nas, peer string }{
 		{"192.168.1.1 behind 192.168.1.1", "192.168.1.1/24", "192.168.1.77/24", "192.168.1.1", "192.168.1.23", "192.168.1.99"},
 		{"our address there is a host's here", "192.168.1.1/24", "192.168.1.23/24", "192.168.1.1", "192.168.1.23", "192.168.1.99"},

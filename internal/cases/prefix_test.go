@@ -151,6 +151,7 @@ func TestThePrefixFollowsTheISP(t *testing.T) {
 // translated address for address, and by a line without a prefix under its own
 // address: no ISP sees an address that is another's.
 func TestADeadLinesPrefix(t *testing.T) {
+	t.Parallel()
 	for name, tt := range map[string]struct {
 		lte  string       // its ipv6 block
 		to   netip.Prefix // what its ISP delegates; invalid: nothing

@@ -11,6 +11,7 @@ import (
 // withheld, however they say it, with a line in the log that names the rule and
 // the remedy. Those of the file's private domains and of forwarded zones pass.
 func TestRebinding(t *testing.T) {
+	t.Parallel()
 	t.Run("forward", func(t *testing.T) { rebinding(t, "forward", "") })
 	t.Run("bind", func(t *testing.T) {
 		rebinding(t, "bind", "  zone \"work.example\" { forward = \"172.31.0.60\" }\n")

@@ -124,6 +124,7 @@ func (h *house) dhcpOf(i *lab.ISP) *wireLog {
 // another server takes the place of one that died, replaced when the ISP renumbers,
 // and given back when the file asks for nothing any more.
 func TestISPsOwnServers(t *testing.T) {
+	t.Parallel()
 	for _, u := range upstreams {
 		t.Run(u.name, func(t *testing.T) {
 			in(t, func(h *house) {

@@ -89,6 +89,7 @@ type asked struct {
 // the gateway and of its own, by routes of each kind, and what is refused or
 // dropped; with both lines, without the first, and by a person's choice.
 func TestWhySaysWhatPacketsDo(t *testing.T) {
+	t.Parallel()
 	type line struct {
 		lte6 string
 		to   netip.Prefix // what its ISP delegates
