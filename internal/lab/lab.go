@@ -115,20 +115,20 @@ func (l *Lab) onClose(f func() error) {
 func (l *Lab) run(f func()) { l.wait.Go(f) }
 
 // Until calls done every few milliseconds until it says yes or the time is over,
-// and tells which. It is for what the kernel announces to nobody.
+// and tells which. It is for what the kernel announces to nobody. To ask may be dear,
+// as where a program is started for it: the pause is as long as the question took.
 func Until(ctx context.Context, limit time.Duration, done func() bool) bool {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
 	for {
+		asked := time.Now()
 		if done() {
 			return true
 		}
 		select {
 		case <-ctx.Done():
 			return false
-		case <-tick.C:
+		case <-time.After(min(max(5*time.Millisecond, time.Since(asked)), 50*time.Millisecond)):
 		}
 	}
 }

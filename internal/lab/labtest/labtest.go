@@ -32,9 +32,9 @@ import (
 const envIn = "WEIR_LABTEST"
 
 // Main runs m. In the process of a lab it furnishes the lab first. Labs mostly wait,
-// so of the tests that may, twice as many run at once as others would.
+// so of the tests that may, three times as many run at once as others would.
 func Main(m *testing.M) {
-	_ = flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0))) // what the command line says goes before it
+	_ = flag.Set("test.parallel", strconv.Itoa(3*runtime.GOMAXPROCS(0))) // what the command line says goes before it
 	if os.Getenv(envIn) != "" {
 		if err := lab.Enter(); err != nil {
 			fmt.Fprintln(os.Stderr, "labtest:", err)
