@@ -193,19 +193,22 @@ func AnyLength(spec *ebpf.CollectionSpec) error {
 }
 
 // Run runs the port's program on a frame (BPF_PROG_TEST_RUN), between lo and lo:
-// whether it takes it, and what it makes of it.
-func Run(frame []byte, mtu int, ours []desired.Part) (took bool, out []byte, err error) {
+// whether it takes it, what it makes of it, and how it counts it.
+func Run(frame []byte, mtu int, ours []desired.Part) (took bool, out []byte, c Counts, err error) {
 	mac := "00:00:00:00:00:00"
 	lo := Link{Name: "lo", Index: 1, MTU: mtu, MAC: "02:00:00:00:00:02"}
 	var objs cardObjects
 	if err := load(Links{Port: Link{Name: "lo", Index: 1, MAC: mac}, Cable: lo, Far: "02:00:00:00:00:01"}, &objs); err != nil {
-		return false, nil, err
+		return false, nil, c, err
 	}
 	defer objs.Close()
 	if err := setParts(objs.Ours, ours); err != nil {
-		return false, nil, err
+		return false, nil, c, err
 	}
-	return run(objs.WeirPort, frame)
+	if took, out, err = run(objs.WeirPort, frame); err == nil {
+		c, err = counted(objs.Counts)
+	}
+	return took, out, c, err
 }
 
 func run(p *ebpf.Program, frame []byte) (took bool, out []byte, err error) {

@@ -393,36 +393,61 @@ func Try() error {
 	return link.RawAttachProgram(link.RawAttachProgramOptions{Target: lo.Index, Program: objs.WeirPort, Attach: ebpf.AttachTCXIngress})
 }
 
-// Counts are packets since the programs were attached.
+// Counts are IP packets of a line by what became of them, since the programs were
+// attached: they took the shortcut, or were left to the namespace, and why.
 type Counts struct {
-	Short uint64 // took the shortcut
-	Slow  uint64 // IP packets that were left to the namespace
+	Short    uint64
+	First    uint64 // of a TCP connection: its MSS is clamped
+	Other    uint64 // neither TCP nor UDP
+	Fragment uint64
+	Odd      uint64 // options, the last hop, a length that is not so
+	Read     uint64 // DNS answers, which count for the line, and DHCP
+	Long     uint64 // longer than the next link takes
+	Nobody   uint64 // an address is not known to be ours or beyond
+	Nowhere  uint64 // no next hop was known
 }
 
-// Count reads the counters of the programs on links.
-func Count(links []Link) (Counts, error) {
+// all are the counters in the order of bpf/card.c.
+func (c *Counts) all() []*uint64 {
+	return []*uint64{&c.Short, &c.First, &c.Other, &c.Fragment, &c.Odd, &c.Read, &c.Long, &c.Nobody, &c.Nowhere}
+}
+
+// Slow are those that were left to the namespace.
+func (c Counts) Slow() (sum uint64) {
+	for _, n := range c.all()[1:] {
+		sum += *n
+	}
+	return sum
+}
+
+// Count reads the counters of the programs on links; false if there are no programs.
+func Count(links []Link) (Counts, bool, error) {
 	progs, err := find(links)
 	defer closeAll(progs)
 	if err != nil || len(progs) == 0 {
-		return Counts{}, err
+		return Counts{}, false, err
 	}
 	m, err := open(progs[0].maps)
 	if err != nil {
-		return Counts{}, err
+		return Counts{}, false, err
 	}
 	defer m.close()
 	if m.counts == nil {
-		return Counts{}, errors.New("the fast path has no counters")
+		return Counts{}, false, errors.New("the fast path has no counters")
 	}
-	var sums [2]uint64
-	for i := range sums {
+	c, err := counted(m.counts)
+	return c, true, err
+}
+
+func counted(m *ebpf.Map) (c Counts, err error) {
+	for i, to := range c.all() {
 		var each []uint64
-		if err := m.counts.Lookup(uint32(i), &each); err != nil {
-			return Counts{}, fmt.Errorf("read the fast path's counters: %w", err)
+		if err := m.Lookup(uint32(i), &each); err != nil {
+			return c, fmt.Errorf("read the fast path's counters: %w", err)
 		}
 		for _, n := range each {
-			sums[i] += n
+			*to += n
 		}
 	}
-	return Counts{Short: sums[0], Slow: sums[1]}, nil
+	return c, nil
 }

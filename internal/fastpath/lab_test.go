@@ -237,7 +237,7 @@ func (l *lab) counts() (c fastpath.Counts) {
 	l.Helper()
 	links := l.links()
 	l.must(netns.Do("wan-fiber", func() (err error) {
-		c, err = fastpath.Count(links)
+		c, _, err = fastpath.Count(links)
 		return err
 	}))
 	return c

@@ -49,7 +49,7 @@ func TestSuperframesAndHalfChecksums(t *testing.T) {
 		const size = 8 << 20
 		l.transfer(t, size, func() {})
 		after := l.counts()
-		short, slow := after.Short-before.Short, after.Slow-before.Slow
+		short, slow := after.Short-before.Short, after.Slow()-before.Slow()
 		t.Logf("%d MB in %d packets by the shortcut, %d by the namespace", size>>20, short, slow)
 		if short < 10 || slow > 50 {
 			t.Error("the shortcut did not carry it")

@@ -48,8 +48,20 @@ struct {
 	__type(value, __u32);
 } ours SEC(".maps");
 
-// Packets that took the shortcut, and packets that were left to the namespace.
-enum { SHORT, SLOW, COUNTERS };
+// IP packets by what became of them: they took the shortcut, or were left to the
+// namespace, and why.
+enum {
+	SHORT,
+	FIRST,	  // SYN
+	OTHER,	  // neither TCP nor UDP
+	FRAGMENT,
+	ODD,	  // options, the last hop, a length that is not so
+	READ,	  // a DNS answer, which counts for the line, and DHCP
+	LONG,	  // longer than the next link takes
+	NOBODY,	  // an address is not known to be ours or beyond
+	NOWHERE,  // no next hop is known
+	COUNTERS
+};
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -65,6 +77,56 @@ static __always_inline int counted(__u32 what, int verdict)
 	if (n)
 		*n += 1;
 	return verdict;
+}
+
+// head is the reason for a packet whose headers are not plain. Only such a one pays
+// for it.
+static __noinline __u32 head(struct __sk_buff *skb)
+{
+	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
+	void *at = data + ETH_HLEN;
+	struct tcphdr *tcp;
+	struct udphdr *udp;
+	__u8 protocol;
+
+	if (skb->protocol == bpf_htons(ETH_P_IP)) {
+		struct iphdr *ip = at;
+
+		if ((void *)(ip + 1) > end || ip->version != 4 || ip->ihl != 5 || ip->ttl <= 1)
+			return ODD;
+		if (ip->frag_off & bpf_htons(0x3fff))
+			return FRAGMENT;
+		protocol = ip->protocol;
+		at = ip + 1;
+	} else {
+		struct ipv6hdr *ip = at;
+
+		if ((void *)(ip + 1) > end || ip->version != 6 || ip->hop_limit <= 1)
+			return ODD;
+		protocol = ip->nexthdr;
+		at = ip + 1;
+	}
+	switch (protocol) {
+	case IPPROTO_TCP:
+		tcp = at;
+		if ((void *)(tcp + 1) > end)
+			return ODD;
+		if (tcp->syn)
+			return FIRST;
+		return tcp->source == bpf_htons(53) ? READ : ODD;
+	case IPPROTO_UDP:
+		udp = at;
+		if ((void *)(udp + 1) > end)
+			return ODD;
+		return udp->source == bpf_htons(53) || udp->dest == bpf_htons(68) ? READ : ODD;
+	case IPPROTO_FRAGMENT:
+		return FRAGMENT;
+	case IPPROTO_HOPOPTS:
+	case IPPROTO_ROUTING:
+	case IPPROTO_DSTOPTS:
+		return ODD;
+	}
+	return OTHER;
 }
 
 static __always_inline __u32 part4(__be32 addr)
@@ -158,20 +220,24 @@ int weir_port(struct __sk_buff *skb)
 	if (skb->protocol == bpf_htons(ETH_P_IP)) {
 		struct iphdr *ip = head4(skb, 1, &headers);
 
-		if (!ip || longest(skb, bpf_ntohs(ip->tot_len), headers) > between.cable_mtu)
-			return counted(SLOW, SLOWLY);
+		if (!ip)
+			return counted(head(skb), SLOWLY);
+		if (longest(skb, bpf_ntohs(ip->tot_len), headers) > between.cable_mtu)
+			return counted(LONG, SLOWLY);
 		if (!(part4(ip->daddr) & HOME) || !common4(ip->saddr) || part4(ip->saddr) & HERE)
-			return counted(SLOW, SLOWLY);
+			return counted(NOBODY, SLOWLY);
 		hop4(ip);
 		return over_cable(skb);
 	}
 	if (skb->protocol == bpf_htons(ETH_P_IPV6)) {
 		struct ipv6hdr *ip = head6(skb, 1, &headers);
 
-		if (!ip || longest(skb, bpf_ntohs(ip->payload_len) + sizeof(*ip), headers) > between.cable_mtu)
-			return counted(SLOW, SLOWLY);
+		if (!ip)
+			return counted(head(skb), SLOWLY);
+		if (longest(skb, bpf_ntohs(ip->payload_len) + sizeof(*ip), headers) > between.cable_mtu)
+			return counted(LONG, SLOWLY);
 		if (!(part6(&ip->daddr) & HOME) || !common6(&ip->saddr) || part6(&ip->saddr) & HERE)
-			return counted(SLOW, SLOWLY);
+			return counted(NOBODY, SLOWLY);
 		hop6(skb, ip->hop_limit);
 		return over_cable(skb);
 	}
@@ -196,22 +262,28 @@ int weir_cable(struct __sk_buff *skb)
 {
 	struct bpf_fib_lookup fib = {.ifindex = between.cable};
 	__u32 headers = 0;
+	long looked;
 
 	if (!plain(skb))
 		return SLOWLY;
 	if (skb->protocol == bpf_htons(ETH_P_IP)) {
 		struct iphdr *ip = head4(skb, 0, &headers);
 
-		if (!ip || !(part4(ip->saddr) & LEAVES))
-			return counted(SLOW, SLOWLY);
+		if (!ip)
+			return counted(head(skb), SLOWLY);
+		if (!(part4(ip->saddr) & LEAVES))
+			return counted(NOBODY, SLOWLY);
 		fib.family = AF_INET;
 		fib.tos = ip->tos;
 		fib.l4_protocol = ip->protocol;
 		fib.tot_len = longest(skb, bpf_ntohs(ip->tot_len), headers);
 		fib.ipv4_src = ip->saddr;
 		fib.ipv4_dst = ip->daddr;
-		if (bpf_fib_lookup(skb, &fib, sizeof(fib), 0) != BPF_FIB_LKUP_RET_SUCCESS || fib.ifindex != between.port)
-			return counted(SLOW, SLOWLY);
+		looked = bpf_fib_lookup(skb, &fib, sizeof(fib), 0);
+		if (looked == BPF_FIB_LKUP_RET_FRAG_NEEDED)
+			return counted(LONG, SLOWLY);
+		if (looked != BPF_FIB_LKUP_RET_SUCCESS || fib.ifindex != between.port)
+			return counted(NOWHERE, SLOWLY);
 		// As ip_forward does (rt_tos2priority): 0, 2, 6, 4.
 		skb->priority = 0x4620 >> ((ip->tos >> 3 & 3) * 4) & 0xf;
 		hop4(ip);
@@ -220,16 +292,21 @@ int weir_cable(struct __sk_buff *skb)
 	if (skb->protocol == bpf_htons(ETH_P_IPV6)) {
 		struct ipv6hdr *ip = head6(skb, 0, &headers);
 
-		if (!ip || !(part6(&ip->saddr) & LEAVES) || !common6(&ip->daddr))
-			return counted(SLOW, SLOWLY);
+		if (!ip)
+			return counted(head(skb), SLOWLY);
+		if (!(part6(&ip->saddr) & LEAVES) || !common6(&ip->daddr))
+			return counted(NOBODY, SLOWLY);
 		fib.family = AF_INET6;
 		fib.flowinfo = *(__be32 *)ip & bpf_htonl(0x0fffffff);
 		fib.l4_protocol = ip->nexthdr;
 		fib.tot_len = longest(skb, bpf_ntohs(ip->payload_len) + sizeof(*ip), headers);
 		__builtin_memcpy(fib.ipv6_src, &ip->saddr, 16);
 		__builtin_memcpy(fib.ipv6_dst, &ip->daddr, 16);
-		if (bpf_fib_lookup(skb, &fib, sizeof(fib), 0) != BPF_FIB_LKUP_RET_SUCCESS || fib.ifindex != between.port)
-			return counted(SLOW, SLOWLY);
+		looked = bpf_fib_lookup(skb, &fib, sizeof(fib), 0);
+		if (looked == BPF_FIB_LKUP_RET_FRAG_NEEDED)
+			return counted(LONG, SLOWLY);
+		if (looked != BPF_FIB_LKUP_RET_SUCCESS || fib.ifindex != between.port)
+			return counted(NOWHERE, SLOWLY);
 		hop6(skb, ip->hop_limit);
 		return to_line(&fib);
 	}
