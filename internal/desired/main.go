@@ -34,6 +34,8 @@ func (b *build) main(h ruleset.House) Namespace {
 		"net/netfilter/nf_conntrack_tcp_loose", "0",
 		// ...but a segment outside the window harms no connection that is known.
 		"net/netfilter/nf_conntrack_tcp_be_liberal", "1",
+		// Who sends how much is told by each entry that was made with this on.
+		"net/netfilter/nf_conntrack_acct", "1",
 	)
 	n.Sysctls = append(n.Sysctls,
 		Sysctl{Key: "net/netfilter/nf_conntrack_buckets", Value: "65536", Global: true},
