@@ -1,8 +1,8 @@
 package kernel
 
 import (
-	"encoding/binary"
 	"fmt"
+	"iter"
 	"net/netip"
 
 	"github.com/mdlayher/netlink"
@@ -48,12 +48,14 @@ func (s *space) connections(f plan.DeleteFlows, most int) (list []connection, be
 	return list, beyond, err
 }
 
-// entry is a conntrack entry: its addresses as who began it says them, and the
-// source as its far end sees it.
+// entry is a conntrack entry: its addresses as who began it says them, the one that
+// answers, and the source as that one sees it.
 type entry struct {
-	client, server, seen netip.AddrPort
-	proto, state         uint8 // state: of TCP
-	mark                 uint32
+	client, server, answers, seen netip.AddrPort
+	proto, state                  uint8 // state: of TCP
+	mark, id                      uint32
+	forth, back                   Count
+	counted                       bool
 }
 
 // entries dumps conntrack's entries of a namespace that pass the kernel's filter;
@@ -122,80 +124,115 @@ func parseEntry(b []byte) (e entry, err error) {
 	if len(b) < 4 {
 		return e, short("flow", b)
 	}
-	err = decode(b[4:], func(d *netlink.AttributeDecoder) {
-		d.ByteOrder = binary.BigEndian
-		switch d.Type() {
+	for typ, v := range nested(b[4:], &err) {
+		switch typ {
 		case ctTupleOrig:
-			d.Nested(func(d *netlink.AttributeDecoder) error { return parseTuple(d, &e.client, &e.server, &e.proto) })
+			parseTuple(v, &e.client, &e.server, &e.proto, &err)
 		case ctTupleReply:
-			var from netip.AddrPort
 			var proto uint8
-			d.Nested(func(d *netlink.AttributeDecoder) error { return parseTuple(d, &from, &e.seen, &proto) })
+			parseTuple(v, &e.answers, &e.seen, &proto, &err)
 		case ctMark:
-			e.mark = d.Uint32()
+			e.mark = uint32(number(v, 4, &err))
+		case ctCountersOrig:
+			e.counted = true
+			parseCount(v, &e.forth, &err)
+		case ctCountersReply:
+			parseCount(v, &e.back, &err)
+		case ctID:
+			e.id = uint32(number(v, 4, &err))
 		case ctProtoInfo:
-			d.Nested(func(d *netlink.AttributeDecoder) error {
-				for d.Next() {
-					if d.Type() != 1 { // CTA_PROTOINFO_TCP
-						continue
-					}
-					d.Nested(func(d *netlink.AttributeDecoder) error {
-						for d.Next() {
-							if d.Type() == 1 { // CTA_PROTOINFO_TCP_STATE
-								e.state = d.Uint8()
-							}
-						}
-						return nil
-					})
+			for typ, v := range nested(v, &err) {
+				if typ != 1 { // CTA_PROTOINFO_TCP
+					continue
 				}
-				return nil
-			})
+				for typ, v := range nested(v, &err) {
+					if typ == 1 { // CTA_PROTOINFO_TCP_STATE
+						e.state = uint8(number(v, 1, &err))
+					}
+				}
+			}
 		}
-	})
+	}
 	if e.client.Addr().BitLen() != e.server.Addr().BitLen() {
-		e.client, e.server, e.seen = netip.AddrPort{}, netip.AddrPort{}, netip.AddrPort{}
+		e.client, e.server, e.answers, e.seen = netip.AddrPort{}, netip.AddrPort{}, netip.AddrPort{}, netip.AddrPort{}
 	}
 	return e, err
 }
 
+// nested are the attributes in b, by type and value. A table has a hundred thousand
+// entries of thirty attributes: nothing is allocated for one. What is wrong is put
+// into err, and ends it.
+func nested(b []byte, err *error) iter.Seq2[uint16, []byte] {
+	return func(yield func(uint16, []byte) bool) {
+		for len(b) >= unix.SizeofNlAttr {
+			size := int(native.Uint16(b))
+			if size < unix.SizeofNlAttr || size > len(b) {
+				*err = short("attribute of a flow", b)
+				return
+			}
+			if !yield(native.Uint16(b[2:])&^(unix.NLA_F_NESTED|unix.NLA_F_NET_BYTEORDER), b[unix.SizeofNlAttr:size]) {
+				return
+			}
+			b = b[min(len(b), (size+unix.NLA_ALIGNTO-1)&^(unix.NLA_ALIGNTO-1)):]
+		}
+	}
+}
+
+// number is a value of so many bytes, in the network's order.
+func number(v []byte, size int, err *error) (n uint64) {
+	if len(v) != size {
+		*err = short("number of a flow", v)
+		return 0
+	}
+	for _, b := range v {
+		n = n<<8 | uint64(b)
+	}
+	return n
+}
+
+// parseCount reads the counters of one direction.
+func parseCount(b []byte, c *Count, err *error) {
+	for typ, v := range nested(b, err) {
+		switch typ {
+		case 1: // CTA_COUNTERS_PACKETS
+			c.Packets = number(v, 8, err)
+		case 2: // CTA_COUNTERS_BYTES
+			c.Bytes = number(v, 8, err)
+		}
+	}
+}
+
 // parseTuple reads one direction of an entry.
-func parseTuple(d *netlink.AttributeDecoder, from, to *netip.AddrPort, proto *uint8) error {
+func parseTuple(b []byte, from, to *netip.AddrPort, proto *uint8, err *error) {
 	var src, dst netip.Addr
 	var ports [2]uint16
-	for d.Next() {
-		switch d.Type() {
+	for typ, v := range nested(b, err) {
+		switch typ {
 		case 1: // CTA_TUPLE_IP
-			d.Nested(func(d *netlink.AttributeDecoder) error {
-				for d.Next() {
-					a, ok := netip.AddrFromSlice(d.Bytes())
-					switch d.Type() {
-					case 1, 3: // CTA_IP_V4_SRC, CTA_IP_V6_SRC
-						src = a
-					case 2, 4: // CTA_IP_V4_DST, CTA_IP_V6_DST
-						dst = a
-					default:
-						continue
-					}
-					if !ok {
-						return fmt.Errorf("a flow's address of %d bytes: %w", len(d.Bytes()), unix.EBADMSG)
-					}
+			for typ, v := range nested(v, err) {
+				a, ok := netip.AddrFromSlice(v)
+				switch typ {
+				case 1, 3: // CTA_IP_V4_SRC, CTA_IP_V6_SRC
+					src = a
+				case 2, 4: // CTA_IP_V4_DST, CTA_IP_V6_DST
+					dst = a
+				default:
+					continue
 				}
-				return nil
-			})
+				if !ok {
+					*err = fmt.Errorf("a flow's address of %d bytes: %w", len(v), unix.EBADMSG)
+				}
+			}
 		case 2: // CTA_TUPLE_PROTO
-			d.Nested(func(d *netlink.AttributeDecoder) error {
-				for d.Next() {
-					switch d.Type() {
-					case 1: // CTA_PROTO_NUM
-						*proto = d.Uint8()
-					case 2, 3: // CTA_PROTO_SRC_PORT, CTA_PROTO_DST_PORT
-						ports[d.Type()-2] = d.Uint16()
-					}
+			for typ, v := range nested(v, err) {
+				switch typ {
+				case 1: // CTA_PROTO_NUM
+					*proto = uint8(number(v, 1, err))
+				case 2, 3: // CTA_PROTO_SRC_PORT, CTA_PROTO_DST_PORT
+					ports[typ-2] = uint16(number(v, 2, err))
 				}
-				return nil
-			})
+			}
 		}
 	}
 	*from, *to = netip.AddrPortFrom(src, ports[0]), netip.AddrPortFrom(dst, ports[1])
-	return nil
 }

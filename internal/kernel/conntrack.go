@@ -20,11 +20,16 @@ const (
 	ctGet    = ctSubsys | 1 // IPCTNL_MSG_CT_GET
 	ctDelete = ctSubsys | 2 // IPCTNL_MSG_CT_DELETE
 
-	ctTupleOrig  = 1  // CTA_TUPLE_ORIG
-	ctTupleReply = 2  // CTA_TUPLE_REPLY
-	ctStatus     = 3  // CTA_STATUS
-	ctProtoInfo  = 4  // CTA_PROTOINFO
-	ctMark       = 8  // CTA_MARK
+	ctTupleOrig  = 1 // CTA_TUPLE_ORIG
+	ctTupleReply = 2 // CTA_TUPLE_REPLY
+	ctStatus     = 3 // CTA_STATUS
+	ctProtoInfo  = 4 // CTA_PROTOINFO
+	ctMark       = 8 // CTA_MARK
+
+	ctCountersOrig  = 9  // CTA_COUNTERS_ORIG
+	ctCountersReply = 10 // CTA_COUNTERS_REPLY
+	ctID            = 12 // CTA_ID
+
 	ctMarkMask   = 21 // CTA_MARK_MASK
 	ctStatusMask = 26 // CTA_STATUS_MASK
 

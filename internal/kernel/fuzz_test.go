@@ -15,6 +15,7 @@ func FuzzParse(f *testing.F) {
 		_, _ = parseRule(b)
 		_, _ = parseHops(b, names)
 		_, _ = parseEntry(b)
+		_, _, _, _ = countersOf(b)
 		_, _ = lostNeighbour(b, 1)
 		_ = comment(b)
 		_, _ = element(b, 41, 0)

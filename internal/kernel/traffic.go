@@ -1,0 +1,134 @@
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+
+	"golang.org/x/sys/unix"
+
+	"weir/internal/fastpath"
+	"weir/internal/netns"
+)
+
+// Count are packets and bytes, from IP's header on.
+type Count struct{ Packets, Bytes uint64 }
+
+// Conversation is a conntrack entry of main, with what it has counted since it was
+// made.
+type Conversation struct {
+	// ID is the entry's (CTA_ID). Another flow between the same ends has another,
+	// mostly: it is made of the place in memory, which the kernel gives anew.
+	ID       uint32
+	Protocol uint8 // IPPROTO_*
+	Mark     uint32
+
+	// Client began it, to Dialled; Server is who answers, and sees Seen. Ports are 0
+	// where the protocol has none.
+	Client, Dialled, Server, Seen netip.AddrPort
+
+	Forth, Back Count // from Client on, and to it
+	Counted     bool  // false: it was begun before nf_conntrack_acct was on
+}
+
+// Conversations calls each with the conntrack entries of main, in the table's order:
+// one dump, of which nothing is kept. An entry that comes or goes meanwhile may be
+// missing, or be there twice.
+func Conversations(each func(Conversation)) error {
+	return entries("", 0, nil, func(e entry) {
+		if !e.client.IsValid() {
+			return
+		}
+		each(Conversation{
+			ID: e.id, Protocol: e.proto, Mark: e.mark, Client: e.client, Dialled: e.server, Server: e.answers, Seen: e.seen,
+			Forth: e.forth, Back: e.back, Counted: e.counted,
+		})
+	})
+}
+
+// PortTraffic is what passed the port of a line.
+type PortTraffic struct {
+	// In and Out are what the port has counted since it is there: whole frames,
+	// as long as its driver says.
+	In, Out Count
+
+	// Fast is what the shortcut counted, nil without one.
+	Fast *fastpath.Counts
+}
+
+// PortTraffic reads the counters of a line's port; false if it is not there. It waits
+// for nothing else that the Kernel does.
+func (k *Kernel) PortTraffic(p Port) (t PortTraffic, ok bool, err error) {
+	err = netns.Do(p.NS, func() error {
+		fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
+		if err != nil {
+			return fmt.Errorf("open a netlink socket: %w", err)
+		}
+		defer unix.Close(fd)
+		var index int
+		if index, t.In, t.Out, err = linkCounters(fd, p.Link); err != nil {
+			return err
+		}
+		if ok = index != 0; !ok || !k.machine.FastPath {
+			return nil
+		}
+		c, there, err := fastpath.Count([]fastpath.Link{{Name: p.Link, Index: index}})
+		if there {
+			t.Fast = &c
+		}
+		return err
+	})
+	if errors.Is(err, fs.ErrNotExist) {
+		return PortTraffic{}, false, nil
+	}
+	if err != nil {
+		err = fmt.Errorf("counters of %s in %s: %w", p.Link, place(p.NS), err)
+	}
+	return t, ok, err
+}
+
+// linkCounters asks for one link with its statistics. index is 0 if there is none of
+// that name.
+func linkCounters(fd int, link string) (index int, in, out Count, err error) {
+	req := make([]byte, unix.SizeofNlMsghdr+unix.SizeofIfInfomsg)
+	native.PutUint16(req[4:], unix.RTM_GETLINK)
+	native.PutUint16(req[6:], unix.NLM_F_REQUEST)
+	req = append(req, attr(unix.IFLA_IFNAME, append([]byte(link), 0))...)
+	native.PutUint32(req, uint32(len(req)))
+	if err := unix.Sendto(fd, req, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+		return 0, in, out, fmt.Errorf("ask the kernel: %w", err)
+	}
+	b := make([]byte, 32<<10) // one link is a tenth of it
+	n, _, err := unix.Recvfrom(fd, b, 0)
+	if err != nil {
+		return 0, in, out, fmt.Errorf("read the kernel's answer: %w", err)
+	}
+	return countersOf(b[:n])
+}
+
+// countersOf reads the answer to a request for a link with its statistics.
+func countersOf(b []byte) (index int, in, out Count, err error) {
+	if len(b) < unix.SizeofNlMsghdr+4 {
+		return 0, in, out, short("link", b)
+	}
+	typ, b := native.Uint16(b[4:]), b[unix.SizeofNlMsghdr:]
+	if typ == unix.NLMSG_ERROR {
+		if errno := unix.Errno(-int32(native.Uint32(b))); errno != unix.ENODEV {
+			err = errno
+		}
+		return 0, in, out, err
+	}
+	if typ != unix.RTM_NEWLINK || len(b) < unix.SizeofIfInfomsg {
+		return 0, in, out, short("link", b)
+	}
+	index = int(int32(native.Uint32(b[4:])))
+	stats := attrBytes(b[unix.SizeofIfInfomsg:], unix.IFLA_STATS64)
+	if len(stats) < 32 {
+		return 0, in, out, short("statistics of a link", stats)
+	}
+	// rx_packets, tx_packets, rx_bytes, tx_bytes (struct rtnl_link_stats64)
+	in = Count{Packets: native.Uint64(stats), Bytes: native.Uint64(stats[16:])}
+	out = Count{Packets: native.Uint64(stats[8:]), Bytes: native.Uint64(stats[24:])}
+	return index, in, out, nil
+}
