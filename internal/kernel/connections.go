@@ -11,6 +11,7 @@ import (
 	"weir/internal/netns"
 	"weir/internal/plan"
 	"weir/internal/ruleset"
+	"weir/internal/traffic"
 )
 
 // connection is a TCP connection as its client sees it: untranslated.
@@ -54,7 +55,7 @@ type entry struct {
 	client, server, answers, seen netip.AddrPort
 	proto, state                  uint8 // state: of TCP
 	mark, id                      uint32
-	forth, back                   Count
+	forth, back                   traffic.Count
 	counted                       bool
 }
 
@@ -191,7 +192,7 @@ func number(v []byte, size int, err *error) (n uint64) {
 }
 
 // parseCount reads the counters of one direction.
-func parseCount(b []byte, c *Count, err *error) {
+func parseCount(b []byte, c *traffic.Count, err *error) {
 	for typ, v := range nested(b, err) {
 		switch typ {
 		case 1: // CTA_COUNTERS_PACKETS

@@ -4,43 +4,23 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net/netip"
 
 	"golang.org/x/sys/unix"
 
 	"weir/internal/fastpath"
 	"weir/internal/netns"
+	"weir/internal/traffic"
 )
 
-// Count are packets and bytes, from IP's header on.
-type Count struct{ Packets, Bytes uint64 }
-
-// Conversation is a conntrack entry of main, with what it has counted since it was
-// made.
-type Conversation struct {
-	// ID is the entry's (CTA_ID). Another flow between the same ends has another,
-	// mostly: it is made of the place in memory, which the kernel gives anew.
-	ID       uint32
-	Protocol uint8 // IPPROTO_*
-	Mark     uint32
-
-	// Client began it, to Dialled; Server is who answers, and sees Seen. Ports are 0
-	// where the protocol has none.
-	Client, Dialled, Server, Seen netip.AddrPort
-
-	Forth, Back Count // from Client on, and to it
-	Counted     bool  // false: it was begun before nf_conntrack_acct was on
-}
-
-// Conversations calls each with the conntrack entries of main, in the table's order:
-// one dump, of which nothing is kept. An entry that comes or goes meanwhile may be
-// missing, or be there twice.
-func Conversations(each func(Conversation)) error {
+// Flows calls each with the conntrack entries of main, in the table's order: one dump,
+// of which nothing is kept. An entry that comes or goes meanwhile may be missing, or
+// be there twice.
+func Flows(each func(traffic.Flow)) error {
 	return entries("", 0, nil, func(e entry) {
 		if !e.client.IsValid() {
 			return
 		}
-		each(Conversation{
+		each(traffic.Flow{
 			ID: e.id, Protocol: e.proto, Mark: e.mark, Client: e.client, Dialled: e.server, Server: e.answers, Seen: e.seen,
 			Forth: e.forth, Back: e.back, Counted: e.counted,
 		})
@@ -51,7 +31,7 @@ func Conversations(each func(Conversation)) error {
 type PortTraffic struct {
 	// In and Out are what the port has counted since it is there: whole frames,
 	// as long as its driver says.
-	In, Out Count
+	In, Out traffic.Count
 
 	// Fast is what the shortcut counted, nil without one.
 	Fast *fastpath.Counts
@@ -90,7 +70,7 @@ func (k *Kernel) PortTraffic(p Port) (t PortTraffic, ok bool, err error) {
 
 // linkCounters asks for one link with its statistics. index is 0 if there is none of
 // that name.
-func linkCounters(fd int, link string) (index int, in, out Count, err error) {
+func linkCounters(fd int, link string) (index int, in, out traffic.Count, err error) {
 	req := make([]byte, unix.SizeofNlMsghdr+unix.SizeofIfInfomsg)
 	native.PutUint16(req[4:], unix.RTM_GETLINK)
 	native.PutUint16(req[6:], unix.NLM_F_REQUEST)
@@ -108,7 +88,7 @@ func linkCounters(fd int, link string) (index int, in, out Count, err error) {
 }
 
 // countersOf reads the answer to a request for a link with its statistics.
-func countersOf(b []byte) (index int, in, out Count, err error) {
+func countersOf(b []byte) (index int, in, out traffic.Count, err error) {
 	if len(b) < unix.SizeofNlMsghdr+4 {
 		return 0, in, out, short("link", b)
 	}
@@ -128,7 +108,7 @@ func countersOf(b []byte) (index int, in, out Count, err error) {
 		return 0, in, out, short("statistics of a link", stats)
 	}
 	// rx_packets, tx_packets, rx_bytes, tx_bytes (struct rtnl_link_stats64)
-	in = Count{Packets: native.Uint64(stats), Bytes: native.Uint64(stats[16:])}
-	out = Count{Packets: native.Uint64(stats[8:]), Bytes: native.Uint64(stats[24:])}
+	in = traffic.Count{Packets: native.Uint64(stats), Bytes: native.Uint64(stats[16:])}
+	out = traffic.Count{Packets: native.Uint64(stats[8:]), Bytes: native.Uint64(stats[24:])}
 	return index, in, out, nil
 }

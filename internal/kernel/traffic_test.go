@@ -12,12 +12,13 @@ import (
 
 	"weir/internal/kernel"
 	"weir/internal/netns/netnstest"
+	"weir/internal/traffic"
 )
 
-// onPort are the conversations that were begun from a port of 127.0.0.1.
-func onPort(t *testing.T, port uint16) (out []kernel.Conversation) {
+// onPort are the flows that were begun from a port of 127.0.0.1.
+func onPort(t *testing.T, port uint16) (out []traffic.Flow) {
 	t.Helper()
-	if err := kernel.Conversations(func(c kernel.Conversation) {
+	if err := kernel.Flows(func(c traffic.Flow) {
 		if c.Client == netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), port) {
 			out = append(out, c)
 		}
@@ -62,7 +63,7 @@ func talk(t *testing.T, from string, n int) {
 
 // What a flow's ends sent is told of each that was begun with counting on, and of no
 // other.
-func TestConversations(t *testing.T) {
+func TestFlowsOfMain(t *testing.T) {
 	netnstest.Alone(t, func(t *testing.T) {
 		b := newBench(t)
 		b.run("", "nft 'table inet t { chain o { type filter hook output priority 0; ct state new ct mark set 0x1101; }; }'")
@@ -70,10 +71,10 @@ func TestConversations(t *testing.T) {
 		for _, c := range []struct {
 			on   string
 			from uint16
-			want kernel.Conversation
+			want traffic.Flow
 		}{
-			{"0", 4001, kernel.Conversation{}},
-			{"1", 4002, kernel.Conversation{Counted: true, Forth: kernel.Count{Packets: 3, Bytes: 3 * (20 + 8 + 100)}, Back: kernel.Count{Packets: 1, Bytes: 20 + 8 + 50}}},
+			{"0", 4001, traffic.Flow{}},
+			{"1", 4002, traffic.Flow{Counted: true, Forth: traffic.Count{Packets: 3, Bytes: 3 * (20 + 8 + 100)}, Back: traffic.Count{Packets: 1, Bytes: 20 + 8 + 50}}},
 		} {
 			if err := os.WriteFile(acct, []byte(c.on), 0); err != nil {
 				t.Fatal(err)
@@ -124,8 +125,8 @@ func TestPortTraffic(t *testing.T) {
 	})
 }
 
-// BenchmarkConversations reads ten thousand flows.
-func BenchmarkConversations(b *testing.B) {
+// BenchmarkFlows reads ten thousand flows.
+func BenchmarkFlows(b *testing.B) {
 	netnstest.Need(b)
 	ct, err := conntrack.Dial(nil)
 	if err != nil {
@@ -143,7 +144,7 @@ func BenchmarkConversations(b *testing.B) {
 	}
 	for b.Loop() {
 		n := 0
-		if err := kernel.Conversations(func(kernel.Conversation) { n++ }); err != nil || n < flows {
+		if err := kernel.Flows(func(traffic.Flow) { n++ }); err != nil || n < flows {
 			b.Fatal(n, err)
 		}
 	}
