@@ -70,11 +70,13 @@ type Found struct {
 
 // build names the programs that this binary has: others are put in the place
 // of an earlier release's.
-var build = func() (id [8]uint8) {
-	sum := sha256.Sum256(_CardBytes)
+var build = release(_CardBytes)
+
+func release(program []byte) (id [8]uint8) {
+	sum := sha256.Sum256(program)
 	copy(id[:], sum[:])
 	return id
-}()
+}
 
 // sabotage changes the programs for tests.
 var sabotage func(*ebpf.CollectionSpec) error
@@ -88,8 +90,8 @@ type attached struct {
 	maps []ebpf.MapID
 }
 
-// find lists our programs on links. The caller closes them.
-func find(links []Link) (out []attached, err error) {
+// find lists the programs on links that are called so. The caller closes them.
+func find(links []Link, names ...string) (out []attached, err error) {
 	for _, l := range links {
 		found, err := link.QueryPrograms(link.QueryOptions{Target: l.Index, Attach: ebpf.AttachTCXIngress})
 		if err != nil {
@@ -108,7 +110,7 @@ func find(links []Link) (out []attached, err error) {
 				prog.Close()
 				return out, fmt.Errorf("ask about program %d, attached to %s: %w", p.ID, l.Name, err)
 			}
-			if info.Name != portProgram && info.Name != cableProgram {
+			if !slices.Contains(names, info.Name) {
 				prog.Close()
 				continue
 			}
@@ -129,7 +131,7 @@ func closeAll(progs []attached) {
 // Read returns what is attached to links, and compares it with what Put would
 // attach to the two of at. It is nil where nothing is.
 func Read(links []Link, at Links) (*Found, error) {
-	progs, err := find(links)
+	progs, err := find(links, portProgram, cableProgram)
 	defer closeAll(progs)
 	if err != nil || len(progs) == 0 {
 		return nil, err
@@ -292,7 +294,7 @@ func setParts(m *ebpf.Map, want []desired.Part) error {
 // attached already. A program of ours that is there is replaced in one step, so
 // that no packet meets none, or two.
 func Put(links []Link, at Links, ours []desired.Part) error {
-	progs, err := find(links)
+	progs, err := find(links, portProgram, cableProgram)
 	defer closeAll(progs)
 	if err != nil {
 		return err
@@ -371,7 +373,7 @@ func detach(progs []attached) error {
 
 // Remove detaches our programs from links.
 func Remove(links []Link) error {
-	progs, err := find(links)
+	progs, err := find(links, portProgram, cableProgram)
 	defer closeAll(progs)
 	if err != nil {
 		return err
@@ -422,7 +424,7 @@ func (c Counts) Slow() (sum uint64) {
 
 // Count reads the counters of the programs on links; false if there are no programs.
 func Count(links []Link) (Counts, bool, error) {
-	progs, err := find(links)
+	progs, err := find(links, portProgram, cableProgram)
 	defer closeAll(progs)
 	if err != nil || len(progs) == 0 {
 		return Counts{}, false, err

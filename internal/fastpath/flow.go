@@ -25,6 +25,7 @@ type Way struct {
 	From    int // index of the link
 	In, Out Tuple
 	Hop     uint16 // an index of the hops
+	Counter uint16 // of what came by a line; 0 is none
 }
 
 // A Hop is where packets go next: over a cable, whose ends have MAC addresses, or by a
@@ -79,6 +80,10 @@ func NewFlows() (*Flows, error) {
 	if err := spec.LoadAndAssign(&f.objs, nil); err != nil {
 		return nil, fmt.Errorf("load the program of the flows: %w", err)
 	}
+	if err := f.Current(0, 0); err != nil { // it says whose program it is
+		f.Close()
+		return nil, err
+	}
 	return f, nil
 }
 
@@ -108,7 +113,7 @@ func (f *Flows) Detach(l Link) error {
 // looked after at this time of CLOCK_MONOTONIC; without that for 30 s all is left to
 // main.
 func (f *Flows) Current(generation uint32, now time.Duration) error {
-	g := flowGate{Generation: generation, Heard: uint32(now / time.Second)}
+	g := flowGate{Generation: generation, Heard: uint32(now / time.Second), Build: flowBuild}
 	if err := f.objs.Gates.Put(uint32(0), g); err != nil {
 		return fmt.Errorf("make %d the current generation of flows: %w", generation, err)
 	}
@@ -153,6 +158,8 @@ func (h Hop) value() (v flowHop, err error) {
 	return v, nil
 }
 
+var native = binary.NativeEndian
+
 // wire is a port as the programs have it: in the network's order.
 func wire(port uint16) uint16 {
 	return binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, port))
@@ -166,7 +173,7 @@ func (w Way) key() flowKey {
 // Put adds a way, or puts it in the place of another one with the same packets.
 func (f *Flows) Put(w Way, generation uint32) error {
 	v := flowFlow{Src: w.Out.Src.Addr().As16(), Dst: w.Out.Dst.Addr().As16(), Sport: wire(w.Out.Src.Port()), Dport: wire(w.Out.Dst.Port()),
-		Generation: generation, Hop: w.Hop}
+		Generation: generation, Hop: w.Hop, Counter: w.Counter}
 	if err := f.objs.Flows.Put(w.key(), v); err != nil {
 		return fmt.Errorf("add the flow %s > %s: %w", w.In.Src, w.In.Dst, err)
 	}

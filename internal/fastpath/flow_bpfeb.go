@@ -21,7 +21,7 @@ type flowFlow struct {
 	Dport      uint16
 	Generation uint32
 	Hop        uint16
-	Spare      uint16
+	Counter    uint16
 	Last       uint32
 	Packets    uint64
 	Bytes      uint64
@@ -31,6 +31,7 @@ type flowGate struct {
 	_          structs.HostLayout
 	Generation uint32
 	Heard      uint32
+	Build      [8]uint8
 }
 
 type flowHop struct {
@@ -58,6 +59,7 @@ type flowKey struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	flowMapCame      = "came"
 	flowMapFlows     = "flows"
 	flowMapGates     = "gates"
 	flowMapHops      = "hops"
@@ -116,6 +118,7 @@ type flowProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type flowMapSpecs struct {
+	Came      *ebpf.MapSpec `ebpf:"came"`
 	Flows     *ebpf.MapSpec `ebpf:"flows"`
 	Gates     *ebpf.MapSpec `ebpf:"gates"`
 	Hops      *ebpf.MapSpec `ebpf:"hops"`
@@ -150,6 +153,7 @@ func (o *flowObjects) Close() error {
 //
 // It can be passed to loadFlowObjects or ebpf.CollectionSpec.LoadAndAssign.
 type flowMaps struct {
+	Came      *ebpf.Map `ebpf:"came"`
 	Flows     *ebpf.Map `ebpf:"flows"`
 	Gates     *ebpf.Map `ebpf:"gates"`
 	Hops      *ebpf.Map `ebpf:"hops"`
@@ -160,6 +164,7 @@ type flowMaps struct {
 
 func (m *flowMaps) Close() error {
 	return _FlowClose(
+		m.Came,
 		m.Flows,
 		m.Gates,
 		m.Hops,

@@ -11,6 +11,7 @@ import (
 type Side struct {
 	Link int    // index
 	Hop  uint16 // an index of the hops
+	Line uint8  // a line's index; 0: it is a LAN's
 }
 
 // TCP_CONNTRACK_ESTABLISHED.
@@ -46,7 +47,7 @@ func Ways(c conntrack.Flow, near, far Side) (ways [2]Way, why string) {
 	turned := func(t Tuple) Tuple { return Tuple{t.Dst, t.Src, t.Protocol} }
 	return [2]Way{
 		{From: near.Link, In: in, Out: turned(back), Hop: far.Hop},
-		{From: far.Link, In: back, Out: turned(in), Hop: near.Hop},
+		{From: far.Link, In: back, Out: turned(in), Hop: near.Hop, Counter: counter(far.Line, in.Src.Addr().Is6())},
 	}, ""
 }
 

@@ -33,7 +33,7 @@ struct flow {
 	__be16 sport, dport;
 	__u32 generation; // that it is of; 0 is none's
 	__u16 hop;	  // an index of hops
-	__u16 spare;
+	__u16 counter;	  // an index of came; 0 is none
 	__u32 last; // when it was seen: seconds, CLOCK_MONOTONIC
 	__u64 packets, bytes; // as conntrack counts: superframes once, from IP's header on
 };
@@ -75,6 +75,7 @@ struct {
 struct gate {
 	__u32 generation; // 0: the gate is shut
 	__u32 heard;	  // when the flows were last looked after: seconds, CLOCK_MONOTONIC
+	__u8 build[8];	  // what program this is: for who finds it attached
 };
 
 struct {
@@ -101,6 +102,17 @@ struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 65536);
 } living SEC(".maps");
+
+// What came back by a line in a family, of flows that went out by it: packets. Its
+// conversations go on, so the line is well (internal/ruleset, count.go).
+#define CAME 512
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, CAME);
+	__type(key, __u32);
+	__type(value, __u64);
+} came SEC(".maps");
 
 // What became of packets, and why.
 enum { FAST, ODD, UNKNOWN, SHUT, ASLEEP, STALE, NOWHERE, LONG, WRONG, REASONS };
@@ -369,6 +381,13 @@ static __always_inline int carry(struct __sk_buff *skb, struct seen *p, int v4)
 	f->last = now;
 	__sync_fetch_and_add(&f->packets, 1);
 	__sync_fetch_and_add(&f->bytes, p->whole);
+	id = f->counter;
+	if (id) {
+		__u64 *n = bpf_map_lookup_elem(&came, &id);
+
+		if (n)
+			*n += 1;
+	}
 	if (v4) {
 		void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
 		struct iphdr *ip = data + ETH_HLEN;
