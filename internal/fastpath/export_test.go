@@ -13,6 +13,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/ringbuf"
+	"github.com/ti-mo/conntrack"
 
 	"weir/internal/desired"
 )
@@ -20,7 +21,7 @@ import (
 // Sabotage attaches spoilt programs in the place of those on links, or has them
 // know parts besides what they know.
 func Sabotage(links []Link, program func(*ebpf.CollectionSpec) error, more []desired.Part) error {
-	progs, err := find(links)
+	progs, err := find(links, portProgram, cableProgram)
 	defer closeAll(progs)
 	if err != nil {
 		return err
@@ -114,6 +115,19 @@ func NoLimit(spec *ebpf.CollectionSpec) error {
 // takes it, and what it makes of it.
 func (f *Flows) Run(frame []byte) (took bool, out []byte, err error) {
 	return run(f.objs.WeirFlow, frame)
+}
+
+// Hold has an entry of conntrack live on, and be liberal.
+func Hold(c conntrack.Flow, left time.Duration) error {
+	e, err := openEdge()
+	if err != nil {
+		return err
+	}
+	defer e.close()
+	if there, err := e.hold(c, left); err != nil || there {
+		return err
+	}
+	return errors.New("conntrack does not have it")
 }
 
 // Strangers are the flows that the program has told of so far: by what link, and from

@@ -16,8 +16,9 @@
 //
 // The flows are to be the second: one program in main, which translates the packets
 // of established flows as conntrack would, and sends them on (bpf/flow.c, Flows). Its
-// entries are made of conntrack's (Ways). The gateway does not attach it yet: nothing
-// keeps conntrack's timers and counters true to what it carries.
+// entries are made of conntrack's (Ways), by a Keeper, which also keeps conntrack's timers
+// true to what the program carries. The gateway does not attach it yet: no turn shuts its
+// gate before it changes what main does with packets.
 //
 // All functions work in the network namespace of the calling thread
 // (netns.Do).

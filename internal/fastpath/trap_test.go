@@ -47,7 +47,7 @@ func TestSuperframesAndHalfChecksums(t *testing.T) {
 		l := newLab(t, true)
 		before := l.counts()
 		const size = 8 << 20
-		l.transfer(t, size, func() {})
+		l.transfer(t, size, func() {}, func() {})
 		after := l.counts()
 		short, slow := after.Short-before.Short, after.Slow()-before.Slow()
 		t.Logf("%d MB in %d packets by the shortcut, %d by the namespace", size>>20, short, slow)
@@ -61,8 +61,9 @@ func TestSuperframesAndHalfChecksums(t *testing.T) {
 }
 
 // transfer has a host in the LAN send size bytes to one beyond the line, by TCP, and
-// checks that they arrive. open is called when the connection is.
-func (l *lab) transfer(t *testing.T, size int64, open func()) {
+// checks that they arrive. open is called when the connection is, half when half of them
+// are sent.
+func (l *lab) transfer(t *testing.T, size int64, open, half func()) {
 	t.Helper()
 	far := netnstest.New(t)
 	at := func(ns string, f func() error) {
@@ -135,8 +136,11 @@ func (l *lab) transfer(t *testing.T, size int64, open func()) {
 			return err
 		}
 		r := rand.NewChaCha8([32]byte{1})
-		if _, err := io.CopyN(io.MultiWriter(c, sent), r, size); err != nil {
-			return err
+		for _, then := range []func(){half, func() {}} {
+			if _, err := io.CopyN(io.MultiWriter(c, sent), r, size/2); err != nil {
+				return err
+			}
+			then()
 		}
 		if err := c.(*net.TCPConn).CloseWrite(); err != nil {
 			return err
@@ -162,7 +166,7 @@ func TestCarriedConnectionsClose(t *testing.T) {
 		f, learn := l.flows(nil)
 		const size = 8 << 20
 		before := l.counts()
-		l.transfer(t, size, learn)
+		l.transfer(t, size, learn, func() {})
 		r, err := f.Why()
 		l.must(err)
 		t.Logf("%d MB: %+v", size>>20, r)

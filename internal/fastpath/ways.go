@@ -50,15 +50,3 @@ func Ways(c conntrack.Flow, near, far Side) (ways [2]Way, why string) {
 		{From: far.Link, In: back, Out: turned(in), Hop: near.Hop, Counter: counter(far.Line, in.Src.Addr().Is6())},
 	}, ""
 }
-
-// liberal is IP_CT_TCP_FLAG_BE_LIBERAL, as flag and in the mask of what to change.
-const liberal = 0x08<<8 | 0x08
-
-// Liberal is the change to a TCP entry that has conntrack take what follows on packets
-// that it has not seen: without it FIN and RST would be out of the window, invalid and
-// dropped. The state goes along as it was read, for the message has no form without.
-func Liberal(c conntrack.Flow) conntrack.Flow {
-	p := *c.ProtoInfo.TCP
-	p.OriginalFlags, p.ReplyFlags = liberal, liberal
-	return conntrack.Flow{TupleOrig: c.TupleOrig, TupleReply: c.TupleReply, ProtoInfo: conntrack.ProtoInfo{TCP: &p}}
-}
