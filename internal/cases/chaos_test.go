@@ -205,6 +205,13 @@ func chaosFor(t *testing.T) (limit time.Duration, seed uint64) {
 // Whatever happens to a house, in whatever order, what is to hold does.
 func TestChaos(t *testing.T) {
 	limit, seed := chaosFor(t)
+	// Once more after the daemon's log, which is told before this: of a long text the end is what is looked at.
+	var told []string
+	t.Cleanup(func() {
+		for _, b := range told {
+			t.Log(b)
+		}
+	})
 	inChaos(t, func(c *chaos) {
 		r := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // what happens
 		m, begin, broken := newModel(), time.Now(), 0
@@ -219,7 +226,8 @@ func TestChaos(t *testing.T) {
 			c.Logf("%4.0f s: %v: %v", time.Since(begin).Seconds(), a, time.Since(began).Round(time.Millisecond))
 			for _, b := range c.taken() {
 				broken++
-				c.Errorf("after %v: not so: %s: %s\nagain: make soak KILLS=0 SEED=%d SECONDS=%d", a, b.invariant, b.how, seed, int(time.Since(begin).Seconds())+1)
+				told = append(told, fmt.Sprintf("after %v: not so: %s: %s\nagain: make soak KILLS=0 SEED=%d SECONDS=%d", a, b.invariant, b.how, seed, int(time.Since(begin).Seconds())+1))
+				c.Error(told[len(told)-1])
 			}
 			if broken > 20 {
 				break

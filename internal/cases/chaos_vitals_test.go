@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -37,11 +38,16 @@ type vitals struct {
 }
 
 // limits is by how much the vitals of the same house may grow: devices' leases and names, what a service keeps for the
-// next question; and the entries of conntrack that the watchers themselves leave for two minutes.
-var limits = vitals{Files: 6, Goroutines: 8, HeapKB: 2000, Conntrack: 300, Asking: 160}
+// next question; and the entries of conntrack that the watchers themselves leave for two minutes. Where a line is dead,
+// up to a dozen questions wait for it.
+var (
+	limits     = vitals{Files: 6, Goroutines: 8, HeapKB: 2000, Conntrack: 300, Asking: 160}
+	deadLimits = vitals{Files: 12, Goroutines: 20, HeapKB: 2000, Conntrack: 300, Asking: 160}
+)
 
-// grown tells what is more in the later half of the readings than in the earlier one, by over the limit. Of each half the
-// least counts: a question that is under way, a line that is being left hold something for a moment.
+// grown tells what is more in the later half of the readings than in the earlier one, by over the limit. Of the later
+// half the least counts: a question that is under way, a line that is being left hold something for a moment. Of the
+// earlier one the middle: a service that was not started yet makes one reading too small.
 func grown(readings []vitals, limit vitals) (out []string) {
 	if len(readings) < 4 {
 		return nil
@@ -65,7 +71,12 @@ func grown(readings []vitals, limit vitals) (out []string) {
 			}
 			return n
 		}
-		before, now := least(readings[:len(readings)/2]), least(readings[len(readings)/2:])
+		var early []int
+		for _, v := range readings[:len(readings)/2] {
+			early = append(early, x.of(v))
+		}
+		slices.Sort(early)
+		before, now := early[len(early)/2], least(readings[len(readings)/2:])
 		if now-before > x.limit {
 			out = append(out, fmt.Sprintf("%s: %d at first, %d now", x.name, before, now))
 		}

@@ -199,16 +199,20 @@ func (c *chaos) judge(m chaosModel) {
 		c.add(noGrowth, err.Error())
 		return
 	}
-	k := life{m.Now.Wider, m.Now.Guest, c.run.Process.Pid}
+	k, limit := life{m.Now.Wider, m.Now.Guest, len(m.Dead) > 0, c.run.Process.Pid}, limits
+	if k.dead {
+		limit = deadLimits
+	}
 	c.held[k] = append(c.held[k], v)
-	if g := grown(c.held[k], limits); len(g) > 0 {
+	if g := grown(c.held[k], limit); len(g) > 0 {
 		c.add(noGrowth, g...)
 		c.Logf("at first:\n%s\nand now:\n%s", strings.Join(c.held[k][0].Of, "\n"), strings.Join(v.Of, "\n"))
 	}
 }
 
-// life is a house whose services are the same, in one daemon's life.
+// life is a house whose services are the same, and whose lines are all well or not, in one daemon's life.
 type life struct {
 	wider, guest bool
+	dead         bool
 	pid          int
 }

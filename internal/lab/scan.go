@@ -35,9 +35,11 @@ func (s Scan) List(a Answer) []uint16 {
 	return out
 }
 
-// scanPort is the port that a scan comes from. Nobody else on the internet host
-// uses it, and its kernel refuses what answers: no half-open connection is left.
-const scanPort = 39
+// scanPort is the port that a scan comes from, another for each: what a connection
+// tracker or a server holds of an earlier one, whose answers were lost with the line,
+// lets nothing of this one pass. Nobody else on the internet host uses these, and its
+// kernel refuses what answers: no half-open connection is left.
+func scanPort(seq uint32) uint16 { return uint16(20000 + seq%10000) }
 
 // ScanTCP sends a SYN from the internet host to every port of the customer's
 // address, and waits a little for the last answers.
@@ -114,7 +116,7 @@ func (i *ISP) ScanPorts(ctx context.Context, proto int, to netip.Addr, ports []u
 		}
 	}
 	readers.Go(func() { read(raw, func(b []byte) (uint16, Answer, bool) { return portAnswer(b, proto, to, seq) }) })
-	readers.Go(func() { read(icmp, func(b []byte) (uint16, Answer, bool) { return icmpAnswer(b, proto, to) }) })
+	readers.Go(func() { read(icmp, func(b []byte) (uint16, Answer, bool) { return icmpAnswer(b, proto, to, seq) }) })
 
 	err = i.Inet.Do(func() error {
 		// A packet's whole way is paid for by its sender. This thread, which ends
@@ -209,7 +211,7 @@ func checksumAt(proto int) int {
 func opening(proto int, from, to netip.Addr, port uint16, seq uint32) []byte {
 	b := syn(port, seq)
 	if proto == unix.IPPROTO_UDP {
-		b = question(port)
+		b = question(port, seq)
 	}
 	if from.Is4() {
 		binary.BigEndian.PutUint16(b[checksumAt(proto):], checksum4(from, to, uint8(proto), b))
@@ -218,7 +220,7 @@ func opening(proto int, from, to netip.Addr, port uint16, seq uint32) []byte {
 }
 
 // question is a datagram to which whoever usually has the port has an answer.
-func question(port uint16) []byte {
+func question(port uint16, seq uint32) []byte {
 	data := []byte("hello")
 	switch port {
 	case 53, 5353, 5355: // what are the root's name servers?
@@ -226,7 +228,7 @@ func question(port uint16) []byte {
 	case 123: // what time is it? (RFC 5905, 7.3: version 3, client)
 		data = append([]byte{0x1b}, make([]byte, 47)...)
 	}
-	b := binary.BigEndian.AppendUint16(nil, scanPort)
+	b := binary.BigEndian.AppendUint16(nil, scanPort(seq))
 	b = binary.BigEndian.AppendUint16(b, port)
 	b = binary.BigEndian.AppendUint16(b, uint16(8+len(data)))
 	return append(append(b, 0, 0), data...)
@@ -235,7 +237,7 @@ func question(port uint16) []byte {
 // syn is a TCP segment that opens a connection.
 func syn(port uint16, seq uint32) []byte {
 	b := make([]byte, 24)
-	binary.BigEndian.PutUint16(b[0:], scanPort)
+	binary.BigEndian.PutUint16(b[0:], scanPort(seq))
 	binary.BigEndian.PutUint16(b[2:], port)
 	binary.BigEndian.PutUint32(b[4:], seq)
 	b[12], b[13] = 6<<4, 2
@@ -276,7 +278,7 @@ func portAnswer(b []byte, proto int, of netip.Addr, seq uint32) (uint16, Answer,
 		}
 		b = b[min(len(b), int(b[0]&15)*4):]
 	}
-	if len(b) < 8 || binary.BigEndian.Uint16(b[2:]) != scanPort {
+	if len(b) < 8 || binary.BigEndian.Uint16(b[2:]) != scanPort(seq) {
 		return 0, "", false
 	}
 	if proto == unix.IPPROTO_TCP && (len(b) < 14 || binary.BigEndian.Uint32(b[8:]) != seq+1) {
@@ -290,7 +292,7 @@ func portAnswer(b []byte, proto int, of netip.Addr, seq uint32) (uint16, Answer,
 }
 
 // icmpAnswer reads an ICMP error about something that the scan sent.
-func icmpAnswer(b []byte, proto int, of netip.Addr) (uint16, Answer, bool) {
+func icmpAnswer(b []byte, proto int, of netip.Addr, seq uint32) (uint16, Answer, bool) {
 	if of.Is4() {
 		if len(b) < 20 {
 			return 0, "", false
@@ -314,7 +316,7 @@ func icmpAnswer(b []byte, proto int, of netip.Addr) (uint16, Answer, bool) {
 		}
 		b = b[40:]
 	}
-	if len(b) < 4 || binary.BigEndian.Uint16(b) != scanPort {
+	if len(b) < 4 || binary.BigEndian.Uint16(b) != scanPort(seq) {
 		return 0, "", false
 	}
 	return binary.BigEndian.Uint16(b[2:]), Refused, true
