@@ -1,6 +1,7 @@
 # The language of weir 0.1: every block and key. What is optional stands at its default, so that this
 # file means the same without it; a default that cannot be written down is told, and the key stands
 # behind a #. It is a reference to read, not a house to run. Made from the table in internal/config.
+# What can be pointed at is called neither group, host, lan, peer, self, tunnel nor wan: by those words a file points.
 
 # The gateway itself. Its label is its host name; without the block that is gw.
 gateway "gw" {

@@ -121,10 +121,13 @@ func (c *checker) checkFailover(h *house) {
 			c.err(it.at, "wan is all of them; name them one by one, or leave prefer out.", "wan can't stand beside others")
 		}
 	}
-	c.checkTargets(h, n.child("probe"))
+	var asked []int // WANs that say no targets of their own
 	for i := range h.wans {
-		c.checkProbe(h, h.wans[i], &h.WANs[i])
+		if c.checkProbe(h, i); h.wans[i].child("probe").said("target") == nil {
+			asked = append(asked, i)
+		}
 	}
+	c.checkTargets(h, n.child("probe"), asked)
 }
 
 // gatewayAddr tells whether a is an address of the gateway in a LAN, which one's

@@ -91,14 +91,13 @@ func (c *checker) checkLinkNames(h *house, uses []use) {
 		name := n.label
 		word := kindWords[n.def.kind]
 		switch {
+		case pointing[name] != "": // told
+			continue
 		case name == "all" || name == "default":
 			c.err(n.at(), fmt.Sprintf("Linux keeps that name: /proc/sys/net/ipv4/conf/%s is no single link.", name), "no %s can be called %q", word, name)
 			continue
 		case name == "lo":
 			c.err(n.at(), "Linux keeps that name: lo is the loopback link.", "no %s can be called %q", word, name)
-			continue
-		case name == "lan" && n.def == wanBlock:
-			c.err(n.at(), "The far end of each cable is called so; both ends in one place would clash.", "no WAN can be called %q", name)
 			continue
 		case name == "auto" && n.def == wanBlock:
 			c.err(n.at(), "\"weir use auto\" leaves the choice of the line to failover.", "no WAN can be called %q", name)

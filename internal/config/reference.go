@@ -16,6 +16,9 @@ func Reference() []byte {
 	fmt.Fprintf(&b, "# The language of weir %s: every block and key. What is optional stands at its default, so that this\n", Release)
 	b.WriteString("# file means the same without it; a default that cannot be written down is told, and the key stands\n" +
 		"# behind a #. It is a reference to read, not a house to run. Made from the table in internal/config.\n")
+	words := slices.Sorted(maps.Keys(pointing))
+	fmt.Fprintf(&b, "# What can be pointed at is called neither %s nor %s: by those words a file points.\n",
+		strings.Join(words[:len(words)-1], ", "), words[len(words)-1])
 	for _, d := range language.blocks {
 		if !d.later {
 			b.WriteByte('\n')

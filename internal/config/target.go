@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -91,20 +92,71 @@ func lastColon(s string) (a netip.Addr, port string, ok bool) {
 	return a, s[i+1:], ok
 }
 
-// checkTargets checks who is asked by a probe block, and says what of it is of no use.
-func (c *checker) checkTargets(h *house, probe *node) {
+// checkTargets checks who is asked by a probe block on the lines of wans, and says
+// what of it is of no use. What is asked unsaid is told where the file gets into its
+// way.
+func (c *checker) checkTargets(h *house, probe *node, wans []int) {
+	said := probe.said("target") != nil
 	for _, it := range probe.items("target") {
 		t, _ := it.val.(Target)
-		if own, at := h.gatewayAddr(t.Addr); own != "" {
+		if !t.Addr.IsValid() {
+			continue
+		}
+		own, at := h.gatewayAddr(t.Addr)
+		switch {
+		case own != "" && said:
 			c.err(it.at, fmt.Sprintf("It answers whatever the line does (%s).", line(at, it.at)), "%s is the gateway itself", t.Addr)
+		case own != "":
+			c.err(at, "Lines are tried by it, unless target in failover's probe says others; this gateway answers whatever they do.", "%s is somebody out in the internet", t.Addr)
+		default:
+			c.noteNear(h, it, t.Addr, said, wans)
 		}
 	}
 }
 
+// noteNear says of who is asked that it is not out in the internet: it tells of less
+// than the line, or of nothing.
+func (c *checker) noteNear(h *house, it item, a netip.Addr, said bool, wans []int) {
+	const near = "It answers while all behind it is dark, and the house stays on a dead line. Ask somebody out in the internet."
+	where := func(n *node) hcl.Range {
+		if said {
+			return it.at
+		}
+		return n.at()
+	}
+	for i, n := range h.lans {
+		if slices.ContainsFunc(h.networks(i), func(p netip.Prefix) bool { return p.Contains(a) }) {
+			c.note(where(n), fmt.Sprintf("It is asked over the line, and nobody out there has an address of lan %q (%s).", n.label, line(n.at(), where(n))),
+				"%s never answers", a)
+			return
+		}
+	}
+	for _, i := range wans {
+		n, w := h.wans[i], &h.WANs[i]
+		if a == w.IPv4.Gateway || a == w.IPv6.Gateway {
+			c.note(where(n), near, "%s is the ISP's own router of wan %q", a, w.Name)
+			return
+		}
+		for _, own := range slices.Concat(n.child("ipv4").items("address"), n.child("ipv6").items("address")) {
+			if p, ok := own.val.(netip.Prefix); ok && p.Masked().Contains(a) {
+				c.note(where(n), near, "%s is in wan %q's own network", a, w.Name)
+				return
+			}
+		}
+	}
+	if a.IsPrivate() || sharedSpace.Contains(a) {
+		c.note(it.at, near, "%s is private: it can be the ISP's own router at the most", a)
+	}
+}
+
+// sharedSpace is what ISPs use between them and their customers (RFC 6598).
+var sharedSpace = netip.MustParsePrefix("100.64.0.0/10")
+
 // checkProbe checks the probe block of a WAN.
-func (c *checker) checkProbe(h *house, n *node, w *WAN) {
+func (c *checker) checkProbe(h *house, i int) {
+	n, w := h.wans[i], &h.WANs[i]
 	probe := n.child("probe")
-	c.checkTargets(h, probe)
+	c.checkTargets(h, probe, []int{i})
 	lacks := map[bool]bool{false: w.IPv4.Method == MethodNone, true: w.IPv6.Method == MethodNone}
 	for _, it := range probe.items("target") {
 		if t, _ := it.val.(Target); lacks[t.Addr.Is6()] {

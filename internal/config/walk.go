@@ -214,6 +214,18 @@ func (c *checker) unknownBlock(n *node, s *hclsyntax.Block) *block {
 
 var nameForm = regexp.MustCompile(`^[a-z]([a-z0-9-]*[a-z0-9])?$`)
 
+// pointing are the words by which a file points at things: nothing that can be
+// pointed at is called so.
+var pointing = map[string]string{
+	string(KindSelf):  "In the file self is the gateway.",
+	string(KindWAN):   "In the file wan is every WAN.",
+	string(KindLAN):   "In the file lan is every LAN.",
+	string(KindHost):  "In the file host. stands before a host's name.",
+	string(KindGroup): "In the file group. stands before a group's name.",
+	"tunnel":          "In the file tunnel. stands before a tunnel's name.",
+	"peer":            "In the file peer. stands before the name of a tunnel's peer.",
+}
+
 // label checks what stands between a block's type and its brace.
 func (c *checker) label(n *node) {
 	s, d := n.syntax, n.def
@@ -246,6 +258,10 @@ func (c *checker) label(n *node) {
 		if !validRecordName(n.label) {
 			c.err(at, `A name in the zone, without the zone: "printer", "_sip._tcp", "*.apps"; "@" is the zone itself.`, "%q is no record's name", n.label)
 		}
+		return
+	}
+	if why := pointing[n.label]; why != "" && d.kind != "" {
+		c.err(at, why, "no %s can be called %q", kindWords[d.kind], n.label)
 		return
 	}
 	form := "Small letters, digits and hyphens, a letter first, no hyphen last"
