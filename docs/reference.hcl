@@ -596,8 +596,9 @@ dns {
 
   # Domains whose names may point into the house. What else the internet says of addresses in here
   # is withheld, so that no web page reaches the house's devices by a name of its own (DNS
-  # rebinding): private, loopback, shared (100.64.0.0/10) and the LANs' addresses, and IPv6 ones
-  # that hold such. Zones that are forwarded are believed unsaid.
+  # rebinding): private, link-local, loopback and shared (100.64.0.0/10) addresses, and IPv6 ones
+  # that hold such. What counts is the name that has the address; with engine = "forward" also the
+  # one that was asked for, which may be an alias. Zones that are forwarded are believed unsaid.
   # Domain; one or a list. Unsaid: none. Source: rebinding protection, as unbound's private-domain.
   # private_domain = "plex.direct"
 

@@ -12,7 +12,7 @@ var dnsBlock = &block{
 		{name: "client", typ: typePrefix, list: true, unsaid: "the LANs' networks, and link-local addresses", example: `["10.0.10.0/24", "10.8.0.0/24"]`, source: "allow-query",
 			doc: "Who may ask; whoever else does is refused. The gateway itself always may. Networks of the public internet are not taken, but a LAN's own."},
 		{name: "private_domain", typ: typeDomain, list: true, unsaid: "none", example: `"plex.direct"`, source: "rebinding protection, as unbound's private-domain",
-			doc: "Domains whose names may point into the house. What else the internet says of addresses in here is withheld, so that no web page reaches the house's devices by a name of its own (DNS rebinding): private, loopback, shared (100.64.0.0/10) and the LANs' addresses, and IPv6 ones that hold such. Zones that are forwarded are believed unsaid."},
+			doc: "Domains whose names may point into the house. What else the internet says of addresses in here is withheld, so that no web page reaches the house's devices by a name of its own (DNS rebinding): private, link-local, loopback and shared (100.64.0.0/10) addresses, and IPv6 ones that hold such. What counts is the name that has the address; with engine = \"forward\" also the one that was asked for, which may be an alias. Zones that are forwarded are believed unsaid."},
 		{name: "log", typ: typeFlag, def: `false`,
 			doc: "The questions of the house can be looked at: weir log --dns. The last 1,000 are kept, in memory alone."},
 	},

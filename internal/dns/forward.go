@@ -30,7 +30,7 @@ type forwarder struct {
 	// this question, whatever its code, or an error.
 	exchange func(context.Context, Upstream, *dns.Msg) (*dns.Msg, error)
 
-	// pointsInside judges answers before they are kept.
+	// pointsInside judges answers before they are kept, with mu held.
 	pointsInside func(*dns.Msg) (reason string, yes bool)
 
 	log *slog.Logger
@@ -104,6 +104,13 @@ func (f *forwarder) use(ups []Upstream, via string) {
 	f.epoch, f.end = context.WithCancel(f.parent)
 }
 
+// forget forgets all answers.
+func (f *forwarder) forget() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.cache.flush()
+}
+
 // cached returns the answer kept for k.
 func (f *forwarder) cached(k key) (outcome, bool) {
 	f.mu.Lock()
@@ -144,14 +151,14 @@ func (f *forwarder) fly(k key, fl *flight) {
 	ctx, cancel := context.WithTimeout(f.parent, askTimeout)
 	defer cancel()
 	out := f.ask(ctx, k)
+	f.mu.Lock() // judged under it: forget leaves nothing that was judged before
+	defer f.mu.Unlock()
 	if why, yes := f.pointsInside(out.msg); yes {
 		// No such record, rather than refused: a name with one bad family keeps the
 		// other, and clients do not go elsewhere with it.
 		m := failure(k, dns.RcodeSuccess)
 		out = outcome{msg: m, ede: &dns.EDNS0_EDE{InfoCode: dns.ExtendedErrorCodeBlocked, ExtraText: why}, blocked: true}
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
 	f.cache.put(time.Now(), k, out.msg, out.ede)
 	fl.outcome = out
 	delete(f.flights, k)

@@ -10,9 +10,8 @@ import (
 )
 
 // pointsInside returns the first address in an answer from outside that a page
-// on the internet could use to have a browser talk to the house: a private or
-// loopback one, one in a LAN's network, also wrapped into IPv6 or told as a
-// hint of an HTTPS or SVCB record (RFC 9460). The name that has it comes along.
+// on the internet could use to have a browser talk to the house: one of Inside, also
+// wrapped into IPv6 or told as a hint of an HTTPS or SVCB record (RFC 9460). The name that has it comes along.
 // Whoever is asked for, or has it, in a private domain may have it.
 func (z *Zone) pointsInside(m *dns.Msg) (name string, a netip.Addr, found bool) {
 	for _, q := range m.Question {
@@ -22,7 +21,7 @@ func (z *Zone) pointsInside(m *dns.Msg) (name string, a netip.Addr, found bool) 
 	}
 	bad := func(name string, ip []byte) bool {
 		addr, ok := netip.AddrFromSlice(ip)
-		if ok && z.isInside(addr) && !z.isPrivate(name) {
+		if ok && isInside(addr) && !z.isPrivate(name) {
 			a = addr
 			return true
 		}
@@ -91,23 +90,11 @@ func hintsInside(rr *dns.SVCB, bad func(string, []byte) bool) bool {
 // isInside tells whether an address is the house's or the client's own. An IPv4
 // address inside an IPv6 one counts as itself: mapped (RFC 4291, 2.5.5.2) and
 // NAT64 (RFC 6052).
-func (z *Zone) isInside(a netip.Addr) bool {
+func isInside(a netip.Addr) bool {
 	a = a.Unmap().WithZone("")
 	if nat64 := netip.MustParsePrefix("64:ff9b::/96"); nat64.Contains(a) {
 		b := a.As16()
 		a = netip.AddrFrom4([4]byte(b[12:]))
 	}
-	for _, p := range inside {
-		if p.Contains(a) {
-			return true
-		}
-	}
-	for _, l := range z.lans {
-		for _, p := range l.Addrs {
-			if p.Contains(a) {
-				return true
-			}
-		}
-	}
-	return false
+	return slices.ContainsFunc(Inside, func(p netip.Prefix) bool { return p.Contains(a) })
 }

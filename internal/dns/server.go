@@ -53,7 +53,10 @@ func newService(ctx context.Context, log *slog.Logger) *service {
 
 // configure takes a configuration over.
 func (s *service) configure(c Config, now time.Time) {
-	s.zone.Store(NewZone(c, uint32(now.Unix())))
+	z := NewZone(c, uint32(now.Unix()))
+	if old := s.zone.Swap(z); !slices.Equal(old.private, z.private) {
+		s.fwd.forget() // what is kept was judged by other domains
+	}
 	s.from.Store(&c.Clients)
 	s.takeLists(c.Lists)
 	s.asked.Record(c.Log)

@@ -15,9 +15,11 @@ var unroutable = prefixes(
 	"::/128", "::1/128", "2001:db8::/32", "fc00::/7", "fe80::/10",
 )
 
-// inside are the networks that no name of the outside may point at: what is
-// reached there is the client itself, the house, or the ISP's own gear.
-var inside = prefixes(
+// Inside are the networks that no name of the outside may point at (DNS
+// rebinding): what is reached there is the client itself, the house, or the ISP's
+// own gear. A LAN's addresses that the internet routes are not among them: the
+// house's name at a service of dynamic DNS has such, and its own LAN may ask for it.
+var Inside = prefixes(
 	"0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16",
 	"172.16.0.0/12", "192.168.0.0/16",
 	"::/128", "::1/128", "fc00::/7", "fe80::/10",

@@ -275,10 +275,10 @@ func TestRebinding(t *testing.T) {
 		{"r.test. 60 IN AAAA ::", true},
 		{"r.test. 60 IN AAAA fe80::1", true},
 		{"r.test. 60 IN A 100.64.1.2", true},
-		{"r.test. 60 IN A 203.0.112.3", true}, // public, and a LAN's
-		{"r.test. 60 IN AAAA 2001:470:1:27::5", true},
 		{"r.test. 60 IN HTTPS 1 . alpn=h2 ipv4hint=172.31.0.23", true},
 		{"r.test. 60 IN SVCB 1 svc.r.test. ipv6hint=2001:db8::1,fd00::1", true},
+		{"r.test. 60 IN A 203.0.112.3", false}, // public, and a LAN's
+		{"r.test. 60 IN AAAA 2001:470:1:27::5", false},
 		{"r.test. 60 IN A 203.0.112.9", false},
 		{"r.test. 60 IN A 8.8.8.8", false},
 		{"r.test. 60 IN AAAA 64:ff9b::8.8.8.8", false},

@@ -16,6 +16,9 @@ var asked = regexp.MustCompile(`^client (?:@\S+ )?([0-9A-Fa-f.:]+)(?:%\S+)?#\d+ 
 // asker is who asked for what was rewritten.
 var asker = regexp.MustCompile(`^client (?:@\S+ )?([0-9A-Fa-f.:]+)(?:%\S+)?#\d+ `)
 
+// rewritten is how named tells of an answer that it changed (lib/ns/query.c).
+var rewritten = regexp.MustCompile(`rpz ([A-Z-]+) ([A-Z-]+) rewrite (\S+)/([A-Z0-9]+)/IN via (\S+)$`)
+
 // question reads a question, or what a list made of one, from named's log.
 func question(text string) (a weirdns.Asked, ok bool) {
 	var client string

@@ -91,9 +91,9 @@ func (w *conf) logging(questions bool) {
 	w.line("category general { info; };")
 	w.line("category config { notice; };")
 	w.line("category default { notice; };")
-	w.line("category rpz { info; };")
 	if questions {
-		w.line("category queries { info; };") // which turns it on at the start of named; later told does
+		w.line("category rpz { info; };")     // what the lists block
+		w.line("category queries { info; };") // which turns it on at the start of named; later record does
 	}
 	for _, c := range []string{"lame-servers", "query-errors", "edns-disabled", "unmatched", "rpz-passthru"} {
 		w.line("category %s { null; };", c)
@@ -142,8 +142,8 @@ func (w *conf) options(c Config) error {
 	if len(c.Upstreams) > 0 {
 		w.line("forward only; forwarders { %s};", servers(c.Upstreams))
 	}
-	if vs := views(c); len(vs) == 1 {
-		w.policy(vs[0], c.Log)
+	if from := believed(c); !slices.Contains(from, ".") {
+		w.line("deny-answer-addresses { %s} except-from { %s};", terms(inside()), quoted(from))
 	}
 	unsigned := []string{}
 	for _, z := range c.Zones {

@@ -1,29 +1,44 @@
 package named
 
 import (
+	"log/slog"
+	"slices"
+	"strings"
 	"testing"
 )
 
-func TestRPZAddress(t *testing.T) {
-	for prefix, want := range map[string]string{
-		"10.0.0.0/8": "8.0.0.0.10", "172.16.0.0/12": "12.0.0.16.172", "fc00::/7": "7.zz.fc00", "::1/128": "128.1.zz", "::/128": "128.zz",
-		"64:ff9b::ac10:0/108": "108.0.ac10.zz.ff9b.64", "2001:db8:5::/64": "64.zz.5.db8.2001", "2001:db8:1:2:3:4:5:6/128": "128.6.5.4.3.2.1.db8.2001",
+// TestDenied: an answer that is withheld is told once, with what to do about it;
+// nothing else that named says is taken for one.
+func TestDenied(t *testing.T) {
+	for text, want := range map[string]string{
+		"answer address 10.0.0.1 denied for a.b.example.co.uk/A/IN":      `name=a.b.example.co.uk to=10.0.0.1 rule="rebinding protection" remedy="if that is meant so: dns { private_domain = \"example.co.uk\" }"`,
+		"answer address ::ffff:10.0.0.1 denied for x.test/AAAA/IN":       `name=x.test to=::ffff:10.0.0.1 `,
+		"answer address 10.0.0.1 denied for ./A/IN":                      `name=. `,
+		"":                                                               "",
+		"answer address":                                                 "",
+		"answer target x.test denied for y.test":                         "",
+		"answer address 10.0.0.1 denied for x.test/TXT/IN":               "",
+		"client @0x1 1.1.1.1#1 (answer address 10.0.0.1): denied for x.": "",
 	} {
-		got := rpzIP(pfx(prefix))
-		if got != want+".rpz-ip" {
-			t.Errorf("%s is %s, want %s", prefix, got, want)
+		var out strings.Builder
+		log := slog.New(slog.NewTextHandler(&out, nil))
+		c := complaints{}
+		for range 2 {
+			if got := c.told(log, text); got != (want != "") {
+				t.Errorf("%q: taken %t", text, got)
+			}
 		}
-		line := "client @0x7f34b4897098 10.1.0.1#53650 (x.test): rpz IP NODATA rewrite x.test/A/IN via " + got + ".rebind.weir"
-		if name, to, ok := rebound(line); !ok || name != "x.test" || pfx(to) != pfx(prefix) {
-			t.Errorf("%s: %q %q %t", line, name, to, ok)
+		if n := strings.Count(out.String(), "\n"); n > 1 || !strings.Contains(out.String(), want) || (want == "") != (n == 0) {
+			t.Errorf("%q: the log has %q, want %q", text, out.String(), want)
 		}
 	}
-	for _, line := range []string{
-		"", "rpz", "client @0x7f34b4897098 10.1.0.1#53650 (x.test): rpz QNAME NXDOMAIN rewrite x.test/A/IN via x.test.list.weir",
-		"client @0x1 10.1.0.1#1 (x.test): rpz IP NODATA rewrite x.test/A/IN via 8.0.0.0.10.rpz-ip.other.weir",
-	} {
-		if _, _, ok := rebound(line); ok {
-			t.Errorf("%q is taken for an answer that pointed inside", line)
+}
+
+func TestInside(t *testing.T) {
+	got := inside()
+	for _, want := range []string{"0.0.0.0/8", "172.16.0.0/12", "::ffff:172.16.0.0/108", "64:ff9b::ac10:0/108", "100.64.0.0/10", "::/128", "::1/128", "fc00::/7", "fe80::/10"} {
+		if !slices.Contains(got, want) {
+			t.Errorf("%s is not inside: %q", want, got)
 		}
 	}
 }

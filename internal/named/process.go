@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -66,7 +67,7 @@ func awaited(text string) bool {
 // "category: severity: text" are its lines.
 func (p *process) listen(from io.Reader, log *slog.Logger) (last string) {
 	said := map[string]time.Time{}
-	rewrites := complaints{}
+	withheld := complaints{}
 	sc := bufio.NewScanner(from)
 	sc.Buffer(nil, 1<<20)
 	for sc.Scan() {
@@ -88,7 +89,7 @@ func (p *process) listen(from io.Reader, log *slog.Logger) (last string) {
 				continue
 			}
 		}
-		if category == "rpz" && rewrites.told(log, text) {
+		if category == "resolver" && withheld.told(log, text) {
 			continue
 		}
 		level := slog.LevelDebug
@@ -158,17 +159,43 @@ func (s *server) record(ctx context.Context, c Config) error {
 	ctx, cancel := context.WithTimeout(ctx, readyWithin)
 	defer cancel()
 	state := map[bool]string{true: "on", false: "off"}[c.Log]
-	if c.Program.Control == "" {
-		return fmt.Errorf("turn named's log of questions %s: rndc is not installed", state)
-	}
-	// A file is named, for rndc prefers one of the machine's to a key.
-	out, err := exec.CommandContext(ctx, c.Program.Control, "-c", filepath.Join(c.Dir, ownKey+".key"), "-y", ownKey,
-		"-s", control.Addr().String(), "-p", strconv.Itoa(int(control.Port())), "querylog", state).CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("turn named's log of questions %s: rndc: %w: %s", state, err, strings.TrimSpace(string(out)))
+	if err := command(ctx, c, "querylog", state); err != nil {
+		return fmt.Errorf("turn named's log of questions %s: %w", state, err)
 	}
 	s.tells = c.Log
 	return nil
+}
+
+// command has the named that runs do something at once.
+func command(ctx context.Context, c Config, words ...string) error {
+	if c.Program.Control == "" {
+		return errors.New("rndc is not installed")
+	}
+	// A file is named, for rndc prefers one of the machine's to a key.
+	args := append([]string{"-c", filepath.Join(c.Dir, ownKey+".key"), "-y", ownKey, "-s", control.Addr().String(), "-p", strconv.Itoa(int(control.Port()))}, words...)
+	if out, err := exec.CommandContext(ctx, c.Program.Control, args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("rndc: %w: %s", err, strings.TrimSpace(string(out)))
+	}
+	return nil
+}
+
+// forget has named look up anew what is below domains that are believed no more:
+// what it has of them it took in while they might point into the house.
+func (s *server) forget(ctx context.Context, c Config) error {
+	now := believed(c)
+	var kept []string // to be forgotten, which did not succeed
+	var errs error
+	for _, d := range s.believed {
+		if slices.Contains(now, d) {
+			continue
+		}
+		if err := command(ctx, c, "flushtree", d); err != nil {
+			errs = errors.Join(errs, fmt.Errorf("have named forget what it knows of %s: %w", spoken(d), err))
+			kept = append(kept, d)
+		}
+	}
+	s.believed = append(now, kept...)
+	return errs
 }
 
 func (p *process) until(ctx context.Context, done func(string) (bool, error)) error {

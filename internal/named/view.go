@@ -109,12 +109,15 @@ func (w *conf) view(c Config, v view, first bool, zones []*zone) {
 // same is a zone of the first view.
 func (w *conf) same(name string) { w.line("zone %q { in-view \"house\"; };", spoken(name)) }
 
-// policy puts policy zones in force: also where an answer is signed and the client
+// policy puts a view's lists in force: also where an answer is signed and the client
 // would see that it was changed. What a name decides is not looked up first.
 func (w *conf) policy(v view, log bool) {
+	if len(v.lists) == 0 {
+		return
+	}
 	order := fmt.Sprintf("zone %q; ", spoken(houseZone))
 	for _, l := range v.lists {
 		order += fmt.Sprintf("zone %q %s", l.Name+spoken(listZone), map[bool]string{false: "log no; ", true: "; "}[log])
 	}
-	w.line("response-policy { %szone %q; zone %q; } break-dnssec yes qname-wait-recurse no min-update-interval 0;", order, spoken(privateZone), spoken(rebindZone))
+	w.line("response-policy { %s} break-dnssec yes qname-wait-recurse no min-update-interval 0;", order)
 }

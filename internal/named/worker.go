@@ -122,6 +122,8 @@ type server struct {
 	behind bool            // named has not taken in the files that are there
 	leases leases
 	notes  []string // logged already
+
+	believed []string // domains whose names may point into the house, of what it knows
 }
 
 // open starts named on a configuration and waits until it answers. It answers by
@@ -149,7 +151,7 @@ func open(ctx context.Context, c Config, asked *weirdns.Recorder, log *slog.Logg
 		p.End()
 		return nil, err
 	}
-	s := &server{process: p, log: log, tells: c.Log, zones: w.zones, synced: map[string]bool{}}
+	s := &server{process: p, log: log, tells: c.Log, believed: believed(c), zones: w.zones, synced: map[string]bool{}}
 	s.leases = leases{names: map[string]held{}, reverse: map[string]string{}}
 	s.client = client{addr: "127.0.0.1:53", key: w.keys[ownKey]}
 	if s.told, err = readTold(c.Dir); err != nil {
@@ -185,6 +187,7 @@ func (s *server) take(ctx context.Context, c Config) (notes []string, err error)
 		s.behind = false
 		s.log.Info("named has another configuration")
 	}
+	err = s.forget(ctx, c)
 	for _, z := range w.zones {
 		i := slices.IndexFunc(s.zones, func(o *zone) bool { return o.name == z.name })
 		if i < 0 || !slices.Equal(lines(s.zones[i].rrs), lines(z.rrs)) || s.zones[i].soa != z.soa || w.changed {
