@@ -68,3 +68,68 @@ dns {
 		h.strays(fiber, lte)
 	})
 }
+
+// TestSilentForwarder: that nobody answers for a zone that is forwarded is said where the
+// owner looks, with the zone and whom it is forwarded to, until somebody does.
+func TestSilentForwarder(t *testing.T) {
+	in(t, func(h *house) {
+		h.need("nft", "named", "dig")
+		fiber := h.connect(fiberLine())
+		pc := h.join("pc", "", "172.31.0.50/24")
+		peer := h.join("peer", "", "172.31.0.60/24")
+		h.start(unsaidDNS + `
+dns {
+  engine   = "bind"
+  validate = false
+  zone "work.example"      { forward = "172.31.0.60" }
+  zone "f.whoami.example"  { forward = wan.fiber }
+}
+`)
+		h.untilOutBy(pc, "fiber", 20*time.Second)
+		ask := func(q string) string { return h.dig(pc.Host, "@172.31.0.1 +short "+q) }
+		h.until("a name of the line's own resolver", 15*time.Second, func() bool { return ask("n.f.whoami.example TXT") != "" })
+		note := func(of string) string {
+			for _, n := range h.status().Notes {
+				if strings.Contains(n, of) {
+					return n
+				}
+			}
+			return ""
+		}
+		if n := note("is forwarded"); n != "" {
+			h.Errorf("a note of what nobody asked for yet: %s", n)
+		}
+		if got := ask("intranet.work.example"); got != "" {
+			h.Fatalf("nobody answers for work.example: %s", got)
+		}
+		h.until("a note of the zone", 15*time.Second, func() bool { return note("work.example") != "" })
+		if n := note("work.example"); !strings.Contains(n, "172.31.0.60") || !strings.Contains(n, "gives no answer: ") {
+			h.Errorf("note: %s", n)
+		}
+		if n := note("whoami.example"); n != "" {
+			h.Errorf("a note of a zone that is well: %s", n)
+		}
+		if !strings.Contains(h.log(), "server=172.31.0.60:53 zone=work.example") {
+			h.Error("the log says nothing of it")
+		}
+		h.sh(peer.Host, `mkdir /run/peer; cd /run/peer
+printf '%s\n' '@ 60 IN SOA a b 1 60 60 60 60' '@ 60 IN NS ns' 'ns 60 IN A 172.31.0.60' 'intranet 60 IN A 198.51.100.80' >work.zone
+echo 'options { directory "."; listen-on { 172.31.0.60; }; listen-on-v6 { none; }; pid-file none; session-keyfile none; allow-query { any; }; }; controls { }; zone "work.example" { type primary; file "work.zone"; };' >named.conf
+named -g -c $PWD/named.conf >log 2>&1 3>&- &`)
+		h.until("no note once it answers", 20*time.Second, func() bool { return note("work.example") == "" })
+		h.until("its name", 5*time.Second, func() bool { return ask("intranet.work.example") == "198.51.100.80" })
+
+		// A line's own resolver is said to be broken where the line is.
+		h.sh(fiber.Router, "nft add table inet t; nft 'add chain inet t in { type filter hook input priority 0; }'; nft add rule inet t in iifname cust0 th dport 53 drop")
+		n := 0
+		h.until("fiber's DNS is shown to be broken", 30*time.Second, func() bool {
+			n++
+			go ask("m" + strconv.Itoa(n) + ".f.whoami.example TXT")
+			return h.dnsError("fiber") != ""
+		})
+		if n := note("f.whoami.example"); !strings.Contains(n, "wan fiber's own resolver") {
+			h.Errorf("note: %q", n)
+		}
+		h.strays(fiber)
+	})
+}

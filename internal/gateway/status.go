@@ -87,6 +87,9 @@ func (d *daemon) lanNews(s *api.Status) {
 // resolvers adds which resolvers give no answer: a line's own to the line, the
 // file's as a note.
 func (d *daemon) resolvers(s *api.Status) {
+	if d.named != nil {
+		d.silentForwarders(s)
+	}
 	if d.dns == nil {
 		return
 	}
@@ -109,6 +112,37 @@ func (d *daemon) resolvers(s *api.Status) {
 			}
 		}
 	}
+}
+
+// silentForwarders is resolvers for those that BIND asks.
+func (d *daemon) silentForwarders(s *api.Status) {
+	for _, f := range d.named.state.Silent {
+		a := f.Server.Addr()
+		line := slices.IndexFunc(s.WANs, func(l api.WAN) bool { return slices.Contains(d.far[l.Name], a) })
+		switch {
+		case line >= 0 && a.Is4():
+			s.WANs[line].IPv4.DNSError = f.Why
+		case line >= 0:
+			s.WANs[line].IPv6.DNSError = f.Why
+		}
+		who := "resolver " + server(f.Server)
+		if line >= 0 {
+			who = "wan " + s.WANs[line].Name + "'s own resolver"
+		}
+		if f.Zone != "" {
+			s.Notes = append(s.Notes, fmt.Sprintf("dns: %s, to which zone %s is forwarded, gives no answer: %s", who, f.Zone, f.Why))
+		} else if line < 0 {
+			s.Notes = append(s.Notes, fmt.Sprintf("%s gives no answer: %s", who, f.Why))
+		}
+	}
+}
+
+// server is a resolver as the file names it.
+func server(a netip.AddrPort) string {
+	if a.Port() == 53 {
+		return a.Addr().String()
+	}
+	return a.String()
 }
 
 // Changed returns a channel that is closed when the status is another one.

@@ -37,7 +37,7 @@ func Conf(c Config) (string, error) {
 	w.line("// weir makes this file, and makes it again whenever something changes.")
 	w.line("include %q;", filepath.Join(c.Dir, keysFile))
 	w.line("controls { inet %s port %d allow { %s; } keys { %q; }; };", control.Addr(), control.Port(), control.Addr(), ownKey)
-	w.logging(c.Log)
+	w.logging(c)
 	w.line("acl house { %s};", terms(clients(c)))
 	if err := w.options(c); err != nil {
 		return "", err
@@ -83,7 +83,7 @@ func (w *conf) close() {
 
 // logging has named tell what somebody wants to know, and how a reload went; not
 // each name that could not be resolved.
-func (w *conf) logging(questions bool) {
+func (w *conf) logging(c Config) {
 	w.open("logging")
 	for _, severity := range []string{"info", "notice"} {
 		w.line("channel %s { stderr; severity %s; print-category yes; print-severity yes; };", severity, severity)
@@ -91,12 +91,19 @@ func (w *conf) logging(questions bool) {
 	w.line("category general { info; };")
 	w.line("category config { notice; };")
 	w.line("category default { notice; };")
-	if questions {
+	if c.Log {
 		w.line("category rpz { info; };")     // what the lists block
 		w.line("category queries { info; };") // which turns it on at the start of named; later record does
 	}
-	for _, c := range []string{"lame-servers", "query-errors", "edns-disabled", "unmatched", "rpz-passthru"} {
-		w.line("category %s { null; };", c)
+	quiet := []string{"query-errors", "edns-disabled", "unmatched", "rpz-passthru"}
+	if len(forwarders(c)) > 0 {
+		w.line("category lame-servers { info; };") // who gave no answer
+		w.line("category serve-stale { info; };")  // and for which name nobody
+	} else {
+		quiet = append(quiet, "lame-servers")
+	}
+	for _, category := range quiet {
+		w.line("category %s { null; };", category)
 	}
 	w.close()
 }

@@ -158,5 +158,7 @@ type Report struct {
 	Notes []string // names that could not be given
 	Err   string   // what of the last configuration could not be put in force; "": all is
 
+	Silent []Silent // forwarders that give no answer
+
 	Asked []weirdns.Asked // not empty: this alone is told
 }

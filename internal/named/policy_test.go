@@ -11,12 +11,12 @@ import (
 // nothing else that named says is taken for one.
 func TestDenied(t *testing.T) {
 	for text, want := range map[string]string{
-		"answer address 10.0.0.1 denied for a.b.example.co.uk/A/IN":      `name=a.b.example.co.uk to=10.0.0.1 rule="rebinding protection" remedy="if that is meant so: dns { private_domain = \"example.co.uk\" }"`,
-		"answer address ::ffff:10.0.0.1 denied for x.test/AAAA/IN":       `name=x.test to=::ffff:10.0.0.1 `,
-		"answer address 10.0.0.1 denied for ./A/IN":                      `name=. `,
-		"":                                                               "",
-		"answer address":                                                 "",
-		"answer target x.test denied for y.test":                         "",
+		"answer address 10.0.0.1 denied for a.b.example.co.uk/A/IN": `name=a.b.example.co.uk to=10.0.0.1 rule="rebinding protection" remedy="if that is meant so: dns { private_domain = \"example.co.uk\" }"`,
+		"answer address ::ffff:10.0.0.1 denied for x.test/AAAA/IN":  `name=x.test to=::ffff:10.0.0.1 `,
+		"answer address 10.0.0.1 denied for ./A/IN":                 `name=. `,
+		"":                                       "",
+		"answer address":                         "",
+		"answer target x.test denied for y.test": "",
 		"answer address 10.0.0.1 denied for x.test/TXT/IN":               "",
 		"client @0x1 1.1.1.1#1 (answer address 10.0.0.1): denied for x.": "",
 	} {

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -38,11 +39,15 @@ type process struct {
 	*foreign.Process
 	says  chan string // what it says of its state
 	asked *weirdns.Recorder
+
+	forwarders atomic.Pointer[[]Forwarder]
+	suspects   chan Forwarder // that it had no answer of
 }
 
 // start starts named.
 func start(c Config, asked *weirdns.Recorder, log *slog.Logger) (*process, error) {
-	p := &process{says: make(chan string, 64), asked: asked}
+	p := &process{says: make(chan string, 64), asked: asked, suspects: make(chan Forwarder, 16)}
+	p.forwards(c)
 	var err error
 	p.Process, err = foreign.Start(foreign.Command{
 		Path: c.Program.Path,
@@ -52,6 +57,12 @@ func start(c Config, asked *weirdns.Recorder, log *slog.Logger) (*process, error
 		Listen: func(r io.Reader) string { return p.listen(r, log) },
 	})
 	return p, err
+}
+
+// forwards has the process know whom it forwards to.
+func (p *process) forwards(c Config) {
+	of := forwarders(c)
+	p.forwarders.Store(&of)
 }
 
 // dated is how a line begins that it says before it has its configuration.
@@ -88,6 +99,15 @@ func (p *process) listen(from io.Reader, log *slog.Logger) (last string) {
 				p.asked.Add(a)
 				continue
 			}
+		}
+		if category == "lame-servers" || category == "serve-stale" {
+			for _, f := range suspects(*p.forwarders.Load(), text) {
+				select {
+				case p.suspects <- f:
+				default: // it will be complained of again
+				}
+			}
+			continue
 		}
 		if category == "resolver" && withheld.told(log, text) {
 			continue

@@ -67,6 +67,13 @@ func serve(ctx context.Context, orders <-chan worker.Order[Config], report func(
 	defer again.Stop()
 	var c Config
 	var gone chan struct{}
+	var suspects chan Forwarder
+	w := newWatch()
+	look := time.NewTicker(silentAgain)
+	defer look.Stop()
+	all := time.NewTicker(allAgain)
+	defer all.Stop()
+	var last Report
 	asked := weirdns.NewRecorder(func(b []weirdns.Asked) { report(Report{Asked: b}) })
 	for {
 		select {
@@ -78,6 +85,21 @@ func serve(ctx context.Context, orders <-chan worker.Order[Config], report func(
 			worker.Message{Files: o.Files}.Close()
 			c = o.Value
 		case <-again.C:
+		case f := <-suspects:
+			w.ask(ctx, f)
+			continue
+		case <-look.C:
+			w.askAgain(ctx)
+			continue
+		case <-all.C:
+			w.askAll(ctx)
+			continue
+		case h := <-w.heard:
+			if w.take(h, log) {
+				last.Silent = w.silent
+				report(last)
+			}
+			continue
 		}
 		if s != nil && s.tells != c.Log {
 			if err := s.record(ctx, c); ctx.Err() != nil {
@@ -94,19 +116,21 @@ func serve(ctx context.Context, orders <-chan worker.Order[Config], report func(
 			if s, err = open(ctx, c, asked, log); err != nil {
 				return err
 			}
-			gone = s.Exited
+			gone, suspects = s.Exited, s.suspects
 		}
+		s.forwards(c)
+		w.keep(forwarders(c))
 		notes, err := s.take(ctx, c)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		r := Report{Ready: true, PID: s.PID, Notes: notes}
+		last = Report{Ready: true, PID: s.PID, Notes: notes, Silent: w.silent}
 		if again.Stop(); err != nil {
 			log.Error("not all of the names is as it should be", "err", err, "again_in", againAfter)
-			r.Err = err.Error()
+			last.Err = err.Error()
 			again.Reset(againAfter)
 		}
-		report(r)
+		report(last)
 	}
 }
 
