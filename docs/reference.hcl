@@ -679,7 +679,7 @@ dns {
   }
 
   # Who else may update zones, by TSIG (RFC 2136, RFC 8945). Its secret is made once and kept in the
-  # state directory, as named/NAME.key: for nsupdate -k.
+  # state directory, as named/NAME.key: for nsupdate -k; or it is that of a file.
   key "acme" {
     # The last two are for old programs.
     # "hmac-sha256" or "hmac-sha512" or "hmac-sha1" or "hmac-md5". Unsaid: hmac-sha256. Source: RFC
@@ -699,7 +699,13 @@ dns {
     # Text, 1 to 10 bytes; one or a list. Unsaid: all. Source: IANA's record types.
     # type = "TXT"
 
-    # Later: secret_file.
+    # A secret that somebody has already: a file of tsig-keygen, for this name and algorithm, or the
+    # bare secret in base64. A path that does not begin with / begins at the folder of this file.
+    # Its mode is 0600. It is read when this file is put in force. A rehearsal has another secret in
+    # its place.
+    # File. Unsaid: made once, as named/NAME.key in the state directory. Source: RFC 8945;
+    # tsig-keygen(8).
+    # secret_file = "/etc/weir/acme.key"
   }
 
   # Names that are not resolved: whoever asks is told that there is no such name (NXDOMAIN; from

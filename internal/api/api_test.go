@@ -59,7 +59,7 @@ func (f *fake) Why(_ context.Context, from, to, protocol string) (Why, error) {
 	return Why{From: from, To: to, Protocol: protocol, Ways: []Way{}}, nil
 }
 func (f *fake) InForce(_ context.Context, back int) ([]Source, error) {
-	return []Source{{"a.hcl", strings.Repeat("x", back)}}, nil
+	return []Source{{Name: "a.hcl", Text: strings.Repeat("x", back)}}, nil
 }
 func (f *fake) History(context.Context) ([]Past, error) { return []Past{{Back: 0}, {Back: 1}}, nil }
 func (f *fake) Confirm(_ context.Context, who string) (File, error) {

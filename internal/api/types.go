@@ -285,6 +285,7 @@ type Step struct {
 type Source struct {
 	Name string `json:"name"` // as messages shall name it
 	Text string `json:"text"`
+	Dir  string `json:"dir,omitempty"` // absolute: what paths in it begin at
 }
 
 // Change asks for a file to be planned or put in force: POST /v1/plan, /v1/apply.

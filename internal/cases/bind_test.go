@@ -273,6 +273,67 @@ func TestBIND(t *testing.T) {
 }
 
 // namedPID is the house's named.
+// TestOwnKey: a key that somebody has already is taken from its file, beside the house's
+// own. A file that is no good is refused with the reason when it is put in force; found so
+// at a start, it costs the house nothing but that key.
+func TestOwnKey(t *testing.T) {
+	in(t, func(h *house) {
+		h.need("nft", "named", "dig", "nsupdate", "tsig-keygen")
+		isp := h.connect(fiberLine())
+		pc := h.join("pc", "", "172.31.0.50/24", "fd00::50/64")
+		text := strings.Replace(withBIND, `type = "TXT"`, `secret_file = "keys/acme"`, 1)
+		key := h.dir + "/keys/acme"
+		h.must(os.Mkdir(h.dir+"/keys", 0o700))
+		h.sh(h.gw, "umask 077; tsig-keygen -a hmac-sha256 acme >"+key)
+		h.start(text)
+		h.untilOutBy(pc, "fiber", 20*time.Second)
+		update := func(say string) string {
+			return h.sh(h.gw, fmt.Sprintf("printf 'server 172.31.0.1\\nupdate add _acme-challenge.local 60 TXT %s\\nsend\\n' | nsupdate -k %s 2>&1 || :", say, key))
+		}
+		txt := func() string { return h.dig(pc.Host, "@172.31.0.1 +short _acme-challenge.local TXT") }
+		h.until("an update by the key", 20*time.Second, func() bool { return update("one") == "" })
+		if got := txt(); got != `"one"` {
+			h.Errorf("_acme-challenge is %s", got)
+		}
+		if _, err := os.Stat(h.dir + "/state/named/acme.key"); err == nil {
+			h.Error("weir made a key of its own")
+		}
+
+		secret := "bm90IGEga2V5IHRoYXQgYW55Ym9keSBrbm93cw=="
+		for _, bad := range []struct{ script, want string }{
+			{"rm %s", "no such file"},
+			{"echo " + secret + " >%s; chmod 640 %[1]s", "chmod 600"},
+			{"echo " + secret + "x >%s; chmod 600 %[1]s", "neither a key of tsig-keygen nor a secret"},
+			{"tsig-keygen other >%s", `let the block have it`},
+			{"tsig-keygen -a hmac-sha512 acme >%s", `algorithm = "hmac-sha512"`},
+			{"rm %s; mkfifo %[1]s; chmod 600 %[1]s", "is no file"},
+		} {
+			h.sh(h.gw, fmt.Sprintf(bad.script, key))
+			if out, err := h.tell("apply", "--yes", h.file); err == nil || !strings.Contains(out, bad.want) || !strings.Contains(out, key) || strings.Contains(out, secret) {
+				h.Errorf("%s: %v\n%s", bad.script, err, out)
+			}
+		}
+		h.end(syscall.SIGTERM)
+		h.again()
+		h.until("names without the key", 20*time.Second, func() bool { return h.dig(pc.Host, "@172.31.0.1 +short nas.local A") == "172.31.0.23" })
+		h.until("a note of it", 10*time.Second, func() bool {
+			return slices.ContainsFunc(h.status().Notes, func(n string) bool { return strings.Contains(n, "key acme can't be used") })
+		})
+
+		h.sh(h.gw, fmt.Sprintf("rm %s; umask 077; echo %s >%[1]s", key, secret))
+		if out, err := h.tell("apply", "--yes", h.file); err != nil {
+			h.Error(err, out)
+		}
+		h.until("an update by the bare secret", 10*time.Second, func() bool {
+			return h.sh(h.gw, "printf 'server 172.31.0.1\nupdate add _acme-challenge.local 60 TXT two\nsend\n' | nsupdate -y hmac-sha256:acme:"+secret+" 2>&1 || :") == ""
+		})
+		if got := txt(); !strings.Contains(got, `"two"`) {
+			h.Errorf("_acme-challenge is %s", got)
+		}
+		h.strays(isp)
+	})
+}
+
 func (h *house) namedPID() (pid int) {
 	h.Helper()
 	_, err := fmt.Sscan(h.sh(h.gw, "pgrep -f '^[^ ]*named -f .* -c "+h.dir+"'"), &pid)

@@ -36,8 +36,12 @@ func notStdin(path, why string) error {
 // Files are named in messages as the user would name them.
 func readSource(ctx context.Context, path string) ([]config.File, error) {
 	if path == stdin {
-		f, err := readWhole(ctx, stdinName, func() ([]byte, error) { return bounded(stdinName, os.Stdin) })
-		return []config.File{f}, err
+		dir, err := os.Getwd()
+		if err != nil {
+			return nil, fmt.Errorf("read the standard input: where is this: %w", err)
+		}
+		src, err := readWhole(ctx, stdinName, func() ([]byte, error) { return bounded(stdinName, os.Stdin) })
+		return []config.File{{Name: stdinName, Src: src, Dir: dir}}, err
 	}
 	if strings.TrimSpace(path) == "" {
 		return nil, wrong(errors.New("the file's name is empty: a file or a folder is needed (was a variable of a script not set?)"))
@@ -96,11 +100,16 @@ func readOne(ctx context.Context, name string, mode fs.FileMode) (config.File, e
 	if what := unreadable(mode); what != "" {
 		return config.File{}, wrong(fmt.Errorf("%s is %s: a file, a pipe, or a folder with *.hcl files is needed", name, what))
 	}
-	return readWhole(ctx, name, func() ([]byte, error) { return readBounded(name) })
+	dir, err := filepath.Abs(filepath.Dir(name))
+	if err != nil {
+		return config.File{}, fmt.Errorf("read the file: where is %s: %w", name, err)
+	}
+	src, err := readWhole(ctx, name, func() ([]byte, error) { return readBounded(name) })
+	return config.File{Name: name, Src: src, Dir: dir}, err
 }
 
 // readWhole has read read what is called name, until ctx ends.
-func readWhole(ctx context.Context, name string, read func() ([]byte, error)) (config.File, error) {
+func readWhole(ctx context.Context, name string, read func() ([]byte, error)) ([]byte, error) {
 	type result struct {
 		src []byte
 		err error
@@ -112,9 +121,9 @@ func readWhole(ctx context.Context, name string, read func() ([]byte, error)) (c
 	}()
 	select {
 	case r := <-done:
-		return config.File{Name: name, Src: r.src}, r.err
+		return r.src, r.err
 	case <-ctx.Done():
-		return config.File{}, fmt.Errorf("read the file: %s had not ended when this was told to stop", name)
+		return nil, fmt.Errorf("read the file: %s had not ended when this was told to stop", name)
 	}
 }
 
@@ -170,7 +179,7 @@ func parse(ctx context.Context, path string, stderr io.Writer) (*config.Config, 
 func sources(files []config.File) []api.Source {
 	out := make([]api.Source, len(files))
 	for i, f := range files {
-		out[i] = api.Source{Name: f.Name, Text: string(f.Src)}
+		out[i] = api.Source{Name: f.Name, Text: string(f.Src), Dir: f.Dir}
 	}
 	return out
 }

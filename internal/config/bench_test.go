@@ -17,7 +17,7 @@ func bigHouse() File {
 	for i := range 500 {
 		fmt.Fprintf(&b, "forward \"f%d\" {\n  port = %d\n  to   = host.h%d\n}\n", i, 1000+i, i)
 	}
-	return File{"big.hcl", []byte(b.String())}
+	return File{Name: "big.hcl", Src: []byte(b.String())}
 }
 
 func BenchmarkParse(b *testing.B) {

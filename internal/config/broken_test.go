@@ -44,7 +44,7 @@ func TestWhatIsWrongWithOneBlockHidesNothingOfTheOthers(t *testing.T) {
 				wrecks++
 				last := from.Line + strings.Count(broken, "\n") + 1
 				own := len(strings.Split(src, "\n"))
-				_, diags := sound(t, File{f.Name, []byte(src + others)})
+				_, diags := sound(t, File{Name: f.Name, Src: []byte(src + others)})
 				in := false
 				var told []string
 				for _, d := range diags {
@@ -55,7 +55,7 @@ func TestWhatIsWrongWithOneBlockHidesNothingOfTheOthers(t *testing.T) {
 					case from.Line <= d.Line && d.Line <= last:
 						in = true
 					default:
-						t.Errorf("%s, %s of line %d, %s: a mistake is found that is none:\n%s", f.Name, b.Type, from.Line, what, Diagnostics{d}.Format([]File{{f.Name, []byte(src)}}))
+						t.Errorf("%s, %s of line %d, %s: a mistake is found that is none:\n%s", f.Name, b.Type, from.Line, what, Diagnostics{d}.Format([]File{{Name: f.Name, Src: []byte(src)}}))
 					}
 				}
 				if !in {

@@ -34,7 +34,7 @@ func TestCases(t *testing.T) {
 					want = i
 					continue
 				}
-				files = append(files, File{f.Name, f.Data})
+				files = append(files, File{Name: f.Name, Src: f.Data})
 			}
 			cfg, diags := Parse(files...)
 			got := diags.Format(files)

@@ -65,7 +65,7 @@ func dnsOf(n *node) DNS {
 	for _, kn := range n.all("key") {
 		d.Keys = append(d.Keys, Key{
 			Name: kn.label, Pos: kn.pos(), Algorithm: one[string](kn, "algorithm"),
-			Zone: list[string](kn, "zone"), Names: list[string](kn, "name"), Types: list[string](kn, "type"),
+			Zone: list[string](kn, "zone"), Names: list[string](kn, "name"), Types: list[string](kn, "type"), Secret: one[string](kn, "secret_file"),
 		})
 	}
 	return d

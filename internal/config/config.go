@@ -252,6 +252,7 @@ type Key struct {
 	Zone      []string // lower case, no trailing dot
 	Names     []string // nil: all but the gateway's own
 	Types     []string // nil: all
+	Secret    string   // the absolute path of the file with its secret; "": weir makes one
 }
 
 // Server is an upstream resolver: an address, or a line's own.

@@ -24,7 +24,7 @@ func TestNestedWithoutEnd(t *testing.T) {
 		"for":        "a = " + strings.Repeat("[for x in ", n),
 	} {
 		t.Run(name, func(t *testing.T) {
-			cfg, diags := Parse(File{"deep.hcl", []byte(text)})
+			cfg, diags := Parse(File{Name: "deep.hcl", Src: []byte(text)})
 			if cfg != nil || len(diags) == 0 {
 				t.Fatalf("read as %+v", cfg)
 			}

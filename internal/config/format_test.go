@@ -44,8 +44,8 @@ func formatKeeps(t *testing.T, src []byte) {
 	if again := Format(out); string(again) != string(out) {
 		t.Errorf("formatting twice changes more:\n%q\n%q\n%q", src, out, again)
 	}
-	a, da := Parse(File{"f.hcl", src})
-	b, db := Parse(File{"f.hcl", out})
+	a, da := Parse(File{Name: "f.hcl", Src: src})
+	b, db := Parse(File{Name: "f.hcl", Src: out})
 	if d := cmp.Diff(a, b, same); d != "" {
 		t.Errorf("formatting %q changes what it means:\n%s", src, d)
 	}

@@ -19,8 +19,8 @@ var dnsBlock = &block{
 	blocks: []*block{
 		zoneBlock,
 		{
-			name: "key", label: labelDomain, example: "acme", doc: "Who else may update zones, by TSIG (RFC 2136, RFC 8945). Its secret is made once and kept in the state directory, as named/NAME.key: for nsupdate -k.",
-			keys: append([]*key{
+			name: "key", label: labelDomain, example: "acme", doc: "Who else may update zones, by TSIG (RFC 2136, RFC 8945). Its secret is made once and kept in the state directory, as named/NAME.key: for nsupdate -k; or it is that of a file.",
+			keys: []*key{
 				{name: "algorithm", typ: typeWord, words: words("hmac-sha256", "hmac-sha512", "hmac-sha1", "hmac-md5"), def: `"hmac-sha256"`, source: "RFC 8945, 6",
 					doc: "The last two are for old programs."},
 				{name: "zone", typ: typeDomain, list: true, required: true, example: `"home.arpa"`, source: "update-policy",
@@ -29,7 +29,9 @@ var dnsBlock = &block{
 					doc: "Names in these zones, relative to them; @ is the zone itself, *.NAME all below a name."},
 				{name: "type", typ: typeText, min: 1, max: 10, list: true, unsaid: "all", example: `"TXT"`, source: "IANA's record types",
 					doc: "Types of records."},
-			}, laterKeys("secret_file")...),
+				{name: "secret_file", typ: typeFile, unsaid: "made once, as named/NAME.key in the state directory", example: `"/etc/weir/acme.key"`, source: "RFC 8945; tsig-keygen(8)",
+					doc: "A secret that somebody has already: a file of tsig-keygen, for this name and algorithm, or the bare secret in base64. A path that does not begin with / begins at the folder of this file. Its mode is 0600. It is read when this file is put in force. A rehearsal has another secret in its place."},
+			},
 		},
 		blockListBlock,
 	},

@@ -304,7 +304,7 @@ func TestMutants(t *testing.T) {
 				if testing.Short() && i%7 != 0 {
 					continue
 				}
-				files := []File{{f.Name, []byte(m.src)}}
+				files := []File{{Name: f.Name, Src: []byte(m.src)}}
 				cfg, diags := sound(t, files...)
 				made++
 				if cfg != nil {
@@ -352,7 +352,7 @@ func TestCuts(t *testing.T) {
 				srcs = srcs[:1]
 			}
 			for _, src := range srcs {
-				sound(t, File{f.Name, src})
+				sound(t, File{Name: f.Name, Src: src})
 				if t.Failed() {
 					t.Fatalf("%s, byte %d:\n%s", f.Name, i, src)
 				}
@@ -371,7 +371,7 @@ func FuzzParse(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, src []byte) {
-		sound(t, File{"fuzz.hcl", src})
+		sound(t, File{Name: "fuzz.hcl", Src: src})
 		if !t.Failed() {
 			formatKeeps(t, src)
 		}

@@ -60,5 +60,5 @@ func TestOptionsOnTheWire(t *testing.T) {
 
 // lanWith is a second LAN with something in it, in line 4.
 func lanWith(what string) File {
-	return File{"more.hcl", []byte("lan \"b\" {\n  interface = \"eth9\"\n  address   = \"10.0.99.1/24\"\n  " + what + "\n}\n")}
+	return File{Name: "more.hcl", Src: []byte("lan \"b\" {\n  interface = \"eth9\"\n  address   = \"10.0.99.1/24\"\n  " + what + "\n}\n")}
 }

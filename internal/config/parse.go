@@ -14,6 +14,7 @@ import (
 type File struct {
 	Name string
 	Src  []byte
+	Dir  string // absolute: what paths in it begin at; "": it was in no folder
 }
 
 // Parse reads files as one and checks all of it. It returns every mistake and

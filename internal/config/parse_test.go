@@ -47,7 +47,7 @@ var (
 		Target6: append(echoes("2606:4700:4700::1111", "2620:fe::fe"), Target{AskTCP, ip("2606:4700:4700::1111"), 443, ""}, Target{AskTCP, ip("2001:4860:4860::8888"), 443, ""}),
 		Every:   250 * time.Millisecond,
 	}
-	simplest = File{"home.hcl", []byte("wan \"fiber\" { interface = \"eth1\" }\nlan \"home\" {\n  interface = \"eth0\"\n  address   = \"192.168.77.1/24\"\n}\n")}
+	simplest = File{Name: "home.hcl", Src: []byte("wan \"fiber\" { interface = \"eth1\" }\nlan \"home\" {\n  interface = \"eth0\"\n  address   = \"192.168.77.1/24\"\n}\n")}
 )
 
 // parse is for files that have to be right.
@@ -201,7 +201,7 @@ func TestSeveralFilesAreOne(t *testing.T) {
 	}
 	var files []File
 	for i, b := range f.Body.(*hclsyntax.Body).Blocks {
-		files = append(files, File{fmt.Sprintf("%02d.hcl", i), whole.Src[b.TypeRange.Start.Byte:b.CloseBraceRange.End.Byte]})
+		files = append(files, File{Name: fmt.Sprintf("%02d.hcl", i), Src: whole.Src[b.TypeRange.Start.Byte:b.CloseBraceRange.End.Byte]})
 	}
 	if d := cmp.Diff(parse(t, whole), parse(t, files...), same); d != "" || len(files) < 10 {
 		t.Errorf("%d files (-one +several):\n%s", len(files), d)
@@ -209,7 +209,7 @@ func TestSeveralFilesAreOne(t *testing.T) {
 }
 
 func TestMeteredIsPreferredLast(t *testing.T) {
-	got := parse(t, File{"x.hcl", []byte(`
+	got := parse(t, File{Name: "x.hcl", Src: []byte(`
 wan "lte" {
   interface = "eth1"
   metered   = true
@@ -237,7 +237,7 @@ func TestCableIsChosenClear(t *testing.T) {
 		{"a rule names everything there is to choose from", `block "x" { to = ["10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "198.18.0.0/15"] }`, "172.31.255.0/24"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got := parse(t, simplest, File{"more.hcl", []byte(c.add + "\n")}).Gateway.Cable4
+			got := parse(t, simplest, File{Name: "more.hcl", Src: []byte(c.add + "\n")}).Gateway.Cable4
 			if got != pfx(c.want) {
 				t.Errorf("got %s, want %s", got, c.want)
 			}
@@ -278,7 +278,7 @@ func TestExpand(t *testing.T) {
 
 // TestULAIsWeirs follows a token through a house whose ULA the file leaves open.
 func TestULAIsWeirs(t *testing.T) {
-	c := parse(t, File{"x.hcl", []byte(`
+	c := parse(t, File{Name: "x.hcl", Src: []byte(`
 wan "fiber" { interface = "eth1" }
 lan "home" {
   interface = "eth0"
@@ -320,7 +320,7 @@ forward "web" {
 }
 
 func TestDiagnosticJSON(t *testing.T) {
-	_, diags := Parse(File{"a.hcl", []byte("lan \"home\" {\n  interface = \"eth0\"\n  address   = \"10.0.0.0/24\"\n}\n")})
+	_, diags := Parse(File{Name: "a.hcl", Src: []byte("lan \"home\" {\n  interface = \"eth0\"\n  address   = \"10.0.0.0/24\"\n}\n")})
 	got, err := json.Marshal(diags[1])
 	want := `{"severity":"error","file":"a.hcl","line":3,"column":15,"end_line":3,"end_column":28,` +
 		`"summary":"this is the network, not an address in it","detail":"The gateway needs one of its own: \"10.0.0.1/24\"?"}`

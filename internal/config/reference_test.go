@@ -39,7 +39,7 @@ func TestReferenceIsTheDefaults(t *testing.T) {
 	if with == nil {
 		t.Fatal(diags.Format([]File{ref}))
 	}
-	bare := File{"bare.hcl", withoutDefaults(t, ref.Src)}
+	bare := File{Name: "bare.hcl", Src: withoutDefaults(t, ref.Src)}
 	without, diags := Parse(bare)
 	if without == nil {
 		t.Fatal(diags.Format([]File{bare}))
@@ -146,7 +146,7 @@ func TestReferenceExamples(t *testing.T) {
 				try[j] = ""
 			}
 		}
-		f := File{"reference.hcl", []byte(strings.Join(try, "\n"))}
+		f := File{Name: "reference.hcl", Src: []byte(strings.Join(try, "\n"))}
 		if _, diags := Parse(f); diags.HasErrors() {
 			t.Errorf("line %d, %s:\n%s", i+1, m[2], diags.Format([]File{f}))
 		}

@@ -12,6 +12,7 @@ type valueType uint8
 const (
 	_ valueType = iota
 	typeText
+	typeFile
 	typeWord
 	typeFlag
 	typeInt
@@ -39,6 +40,7 @@ const (
 // typeWords says each type in the words of the reference, and shows one.
 var typeWords = map[valueType]struct{ name, example string }{
 	typeText:       {"text", `"text"`},
+	typeFile:       {"file", `"keys/acme.key"`},
 	typeWord:       {"word", `"word"`},
 	typeFlag:       {"true or false", `true`},
 	typeInt:        {"number", `1`},

@@ -2,8 +2,11 @@ package config
 
 import (
 	"bytes"
+	"fmt"
+	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
@@ -15,6 +18,34 @@ var secretKey = regexp.MustCompile(`^(.*_)?(psk|password|passwd|passphrase|pass|
 
 func isSecret(key string) bool { return key != "public_key" && secretKey.MatchString(key) }
 
+// file reads the path of a file that has a secret, and makes it whole: it begins at
+// the folder of the file that has it. A secret in its place is not shown.
+func (c *checker) file(k *key, s string, at hcl.Range) (any, bool) {
+	if !isPath(s) {
+		c.err(at, fmt.Sprintf("Put it into a file that only root can read (mode 0600) and name that file: %s = %s", k.name, k.example), "%s takes a file's name, and this looks like what is in it", k.name)
+		return nil, false
+	}
+	if filepath.IsAbs(s) {
+		return filepath.Clean(s), true
+	}
+	for _, f := range c.files {
+		if f.Name == at.Filename && f.Dir != "" {
+			return filepath.Join(f.Dir, s), true
+		}
+	}
+	c.err(at, `A file's whole path begins with "/". Others begin at the folder of the file that has them, and this one came from none.`, "%q is found from nowhere", s)
+	return nil, false
+}
+
+// bareSecret is what a key is in base64, 16 bytes at the least, or in hexadecimal. A
+// path that looks so can be written with ./ before it.
+var bareSecret = regexp.MustCompile(`^(?:[A-Za-z0-9+/]{22,}={0,2}|[0-9A-Fa-f]{32,})$`)
+
+// isPath tells whether a value can be a file's path, and is not what the file is to have.
+func isPath(s string) bool {
+	return s != "" && len(s) < 4096 && !strings.ContainsAny(s, "\x00\n\r\"{};") && (strings.HasPrefix(s, "/") && strings.Count(s, "/") > 1 || !bareSecret.MatchString(s)) && !strings.HasSuffix(s, "=")
+}
+
 // hideSecrets returns src with the value of each secret key starred, also where
 // the syntax is broken: it looks at tokens only. Line breaks stay.
 func hideSecrets(src []byte) []byte {
@@ -24,6 +55,11 @@ func hideSecrets(src []byte) []byte {
 	for _, m := range secretLine.FindAllSubmatchIndex(src, -1) {
 		if line := out[m[0]:m[1]]; !isKeyIn(toks, m[2]) {
 			star(line[max(m[4], m[6])-m[0]:])
+		}
+	}
+	for i := range toks { // a secret where its file is to be named
+		if toks[i].Type == hclsyntax.TokenQuotedLit && i > 2 && toks[i-2].Type == hclsyntax.TokenEqual && isSecret(strings.TrimSuffix(string(toks[i-3].Bytes), "_file")) && !isPath(string(toks[i].Bytes)) {
+			star(out[toks[i].Range.Start.Byte:toks[i].Range.End.Byte])
 		}
 	}
 	for i := 0; i < len(toks); i++ {

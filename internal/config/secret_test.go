@@ -34,7 +34,7 @@ func TestSecretsAreHidden(t *testing.T) {
 				if i == start+len(s) && slices.Contains([]string{"x y", "="}, add) {
 					continue
 				}
-				files := []File{{"x.hcl", broken}}
+				files := []File{{Name: "x.hcl", Src: broken}}
 				_, diags := Parse(files...)
 				j, err := json.Marshal(diags)
 				if err != nil {

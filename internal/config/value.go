@@ -238,6 +238,8 @@ func (c *checker) fromText(k *key, s string, at hcl.Range) (any, bool) {
 			return nil, false
 		}
 		return s, true
+	case typeFile:
+		return c.file(k, s, at)
 	case typeDomain:
 		return c.domain(k, s, at)
 	case typeLabel:

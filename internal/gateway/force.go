@@ -189,7 +189,7 @@ func (d *daemon) trial(c api.Change) (*state.Trial, error) {
 func files(fs []history.File) []config.File {
 	out := make([]config.File, len(fs))
 	for i, f := range fs {
-		out[i] = config.File{Name: f.Name, Src: []byte(f.Text)}
+		out[i] = config.File{Name: f.Name, Src: []byte(f.Text), Dir: f.Dir}
 	}
 	return out
 }
@@ -197,7 +197,7 @@ func files(fs []history.File) []config.File {
 func sources(fs []config.File) []history.File {
 	out := make([]history.File, len(fs))
 	for i, f := range fs {
-		out[i] = history.File{Name: f.Name, Text: string(f.Src)}
+		out[i] = history.File{Name: f.Name, Text: string(f.Src), Dir: f.Dir}
 	}
 	return out
 }

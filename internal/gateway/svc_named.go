@@ -63,7 +63,7 @@ func namedConfig(c *config.Config, w world, cables desired.Desired, leases []sta
 		out.Zones = append(out.Zones, nz)
 	}
 	for _, k := range c.DNS.Keys {
-		out.Keys = append(out.Keys, named.Key{Name: k.Name, Algorithm: k.Algorithm, Zones: k.Zone, Names: k.Names, Types: k.Types})
+		out.Keys = append(out.Keys, named.Key{Name: k.Name, Algorithm: k.Algorithm, Zones: k.Zone, Names: k.Names, Types: k.Types, Secret: k.Secret})
 	}
 	for _, d := range devices(c, w, leases, seen) {
 		if lan := c.LAN(d.lan); lan != nil && d.name != "" {
@@ -118,6 +118,11 @@ func (d *daemon) wholeNamed(c *config.Config, w world, cables desired.Desired, l
 	}
 	out := namedConfig(c, w, cables, leases, near)
 	out.Program, out.Dir = p, d.namedDir()
+	for i, k := range out.Keys {
+		if fi, err := os.Stat(k.Secret); k.Secret != "" && err == nil { // else the worker says what is wrong
+			out.Keys[i].Version = fi.ModTime().UnixNano()
+		}
+	}
 	var note string
 	if out.Anchors, note = rootAnchors(d.o.StateDir); note != "" {
 		notes = append(notes, note)
@@ -162,7 +167,7 @@ func (d *daemon) checkNames(ctx context.Context, c *config.Config, w world) erro
 		return nil // a note says so
 	}
 	if err == nil {
-		err = named.CheckConf(ctx, nc)
+		err = errors.Join(named.CheckSecrets(nc), named.CheckConf(ctx, nc))
 	}
 	if err != nil {
 		return &api.Error{Status: http.StatusConflict, Problem: api.Problem{Title: err.Error()}}

@@ -32,6 +32,7 @@ const (
 type File struct {
 	Name string `json:"name"` // as messages name it
 	Text string `json:"text"`
+	Dir  string `json:"dir,omitempty"` // absolute: what paths in it begin at
 }
 
 // Entry is what was put in force once.

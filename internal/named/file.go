@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -25,6 +26,7 @@ type written struct {
 	keys    map[string]secretKey
 	zones   []*zone
 	damage  []string // what of the files could not be believed
+	notes   []string // keys that nobody can use: their files are no good
 }
 
 // write makes the files of a configuration: named.conf, keys that are not there
@@ -57,6 +59,16 @@ func write(c Config, now time.Time) (written, error) {
 	}
 	keys := []secretKey{}
 	for _, k := range append([]Key{{Name: ownKey, Algorithm: "hmac-sha256"}}, c.Keys...) {
+		if k.Secret != "" {
+			s, err := givenSecret(k)
+			if err != nil { // the house has its names without it
+				w.notes = append(w.notes, err.Error())
+				continue
+			}
+			keys = append(keys, s)
+			w.keys[k.Name] = s
+			continue
+		}
 		s, damage, err := secret(c.Dir, k)
 		if err != nil {
 			return written{}, err
@@ -179,6 +191,53 @@ func readSecret(text string) (s secretKey, ok bool) {
 	}
 	_, err := base64.StdEncoding.DecodeString(m[3])
 	return secretKey{m[1], m[2], m[3]}, err == nil
+}
+
+// givenSecret reads a key from the file that the house's file names: in the form of
+// tsig-keygen(8), or the bare secret in base64. Nothing of it is in the error.
+func givenSecret(k Key) (secretKey, error) {
+	wrong := func(format string, args ...any) (secretKey, error) {
+		return secretKey{}, fmt.Errorf("key %s can't be used, for its secret_file %s %w", k.Name, k.Secret, fmt.Errorf(format, args...))
+	}
+	f, err := os.OpenFile(k.Secret, os.O_RDONLY|unix.O_NONBLOCK, 0) // which does not wait for a pipe
+	if err != nil {
+		var p *fs.PathError
+		if errors.As(err, &p) {
+			err = p.Err
+		}
+		return wrong("can't be read: %w", err)
+	}
+	defer f.Close()
+	fi, err := f.Stat()
+	switch {
+	case err != nil:
+		return wrong("can't be read: %w", err)
+	case !fi.Mode().IsRegular():
+		return wrong("is no file")
+	case fi.Mode().Perm()&0o077 != 0:
+		return wrong("is others' to read (mode %04o): chmod 600", fi.Mode().Perm())
+	}
+	text, err := io.ReadAll(io.LimitReader(f, 64<<10))
+	if err != nil {
+		return wrong("can't be read: %w", err)
+	}
+	if bare := strings.TrimSpace(string(text)); !strings.Contains(bare, "{") {
+		bare = strings.Join(strings.Fields(bare), "") // a long one may be broken into lines
+		if b, err := base64.StdEncoding.DecodeString(bare); err != nil || len(b) == 0 {
+			return wrong("has neither a key of tsig-keygen nor a secret in base64")
+		}
+		return secretKey{k.Name, k.Algorithm, bare}, nil
+	}
+	s, ok := readSecret(string(text))
+	switch name := strings.ToLower(strings.TrimSuffix(s.Name, ".")); {
+	case !ok || s.Secret == "":
+		return wrong("has neither a key of tsig-keygen nor a secret in base64")
+	case name != k.Name:
+		return wrong("has a key called %q: who uses it says that name, so let the block have it", name)
+	case !strings.EqualFold(s.Algorithm, k.Algorithm):
+		return wrong("has a key of %s: say algorithm = %q", s.Algorithm, s.Algorithm)
+	}
+	return secretKey{k.Name, k.Algorithm, s.Secret}, nil
 }
 
 var keyForm = regexp.MustCompile(`^(?:\s*(?:#|//)[^\n]*\n)*\s*key\s+"?([^\s"{]+)"?\s*\{\s*algorithm\s+"?([A-Za-z0-9-]+)"?\s*;\s*secret\s+"([^"]*)"\s*;\s*\}\s*;\s*$`)

@@ -149,13 +149,15 @@ type Key struct {
 	Zones     []string // no trailing dot
 	Names     []string // what may be updated, relative to the zone; none: all but the gateway's and the file's
 	Types     []string // none: all
+	Secret    string   // the file that its secret is in; "": one is made, and kept
+	Version   int64    // of that file: another one, and it is read again
 }
 
 // Report is what the worker tells: when named is there, and what is wrong.
 type Report struct {
 	Ready bool     // it answers by what it was told last
 	PID   int      // of named
-	Notes []string // names that could not be given
+	Notes []string // names that could not be given, keys that nobody can use
 	Err   string   // what of the last configuration could not be put in force; "": all is
 
 	Silent []Silent // forwarders that give no answer

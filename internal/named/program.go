@@ -55,6 +55,17 @@ func CheckConf(ctx context.Context, c Config) (err error) {
 	return checkConf(ctx, c.Program, filepath.Join(dir, confFile))
 }
 
+// CheckSecrets says which keys have a file that is no good. named runs without them.
+func CheckSecrets(c Config) (err error) {
+	for _, k := range c.Keys {
+		if k.Secret != "" {
+			_, kerr := givenSecret(k)
+			err = errors.Join(err, kerr)
+		}
+	}
+	return err
+}
+
 // maxComplaints is how many lines of named-checkconf are passed on.
 const maxComplaints = 5
 

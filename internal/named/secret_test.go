@@ -1,6 +1,7 @@
 package named
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -64,5 +65,43 @@ func TestDamagedKey(t *testing.T) {
 	k.Algorithm = "hmac-sha512"
 	if s, damage, err := secret(dir, k); err != nil || damage != "" || s.Algorithm != k.Algorithm || s.Secret == "c2VjcmV0" {
 		t.Errorf("another algorithm: %q %v", damage, err)
+	}
+}
+
+// TestGivenSecret: a file that the house's file names is taken in each form that it may
+// have, and what is wrong with it is said without what is in it.
+func TestGivenSecret(t *testing.T) {
+	const of = "key \"acme\" {\n\talgorithm hmac-sha256;\n\tsecret \"c2VjcmV0\";\n};\n"
+	path := filepath.Join(t.TempDir(), "key")
+	for _, tt := range []struct {
+		text string
+		mode os.FileMode
+		want string // of the error; "": none
+	}{
+		{of, 0o600, ""},
+		{sealed(of), 0o400, ""},
+		{"// made by hand\n" + strings.Replace(of, "acme", "ACME.", 1), 0o600, ""},
+		{"c2VjcmV0", 0o600, ""},
+		{" c2Vj\ncmV0\n", 0o600, ""},
+		{of, 0o640, "chmod 600"},
+		{of, 0o604, "chmod 600"},
+		{"", 0o600, "neither"},
+		{"c2VjcmV", 0o600, "neither"},
+		{"key \"acme\" { algorithm hmac-sha256; secret \"\"; };", 0o600, "neither"},
+		{of + of, 0o600, "neither"},
+		{strings.Replace(sealed(of), "c2V", "c2W", 1), 0o600, "neither"},
+		{strings.Replace(of, "acme", "other", 1), 0o600, `called "other"`},
+		{strings.Replace(of, "256", "512", 1), 0o600, `algorithm = "hmac-sha512"`},
+	} {
+		if err := errors.Join(os.RemoveAll(path), os.WriteFile(path, []byte(tt.text), tt.mode), os.Chmod(path, tt.mode)); err != nil {
+			t.Fatal(err)
+		}
+		s, err := givenSecret(Key{Name: "acme", Algorithm: "hmac-sha256", Secret: path})
+		switch {
+		case tt.want == "" && (err != nil || s != secretKey{"acme", "hmac-sha256", "c2VjcmV0"}):
+			t.Errorf("%q: %+v %v", tt.text, s, err)
+		case tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "c2V")):
+			t.Errorf("%q: %v, want %q", tt.text, err, tt.want)
+		}
 	}
 }

@@ -203,6 +203,11 @@ func (s *server) take(ctx context.Context, c Config) (notes []string, err error)
 	for _, d := range w.damage {
 		s.log.Error("a key is another one now", "why", d)
 	}
+	for _, n := range w.notes {
+		if !slices.Contains(s.notes, n) {
+			s.log.Error("nobody can update zones with a key", "why", n)
+		}
+	}
 	// What it did not take is tried again: the files don't differ the next time.
 	if s.behind = s.behind || w.changed; s.behind {
 		if err := s.reload(ctx); err != nil {
@@ -230,8 +235,8 @@ func (s *server) take(ctx context.Context, c Config) (notes []string, err error)
 			s.log.Warn("a device gets no name", "why", n)
 		}
 	}
-	s.notes = notes
-	return notes, errors.Join(err, lerr)
+	s.notes = append(w.notes, notes...)
+	return s.notes, errors.Join(err, lerr)
 }
 
 // syncZone makes a zone hold what the configuration puts in. What is to be put in
