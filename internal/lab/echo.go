@@ -75,6 +75,10 @@ func (h *Host) acceptEcho(ln net.Listener) {
 			return
 		}
 		h.lab.run(func() {
+			if s := h.lab.site(c); s != nil {
+				s.give(c)
+				return
+			}
 			defer c.Close()
 			defer context.AfterFunc(h.lab.ctx, func() { c.Close() })()
 			h.echo(c)

@@ -165,11 +165,11 @@ func private(name string) bool {
 	return false
 }
 
-// Name gives a name an address of its own on the internet; it has none of IPv6 then.
-func (l *Lab) Name(name string, a netip.Addr) {
+// Name gives a name addresses of its own on the internet, and no others.
+func (l *Lab) Name(name string, addrs ...netip.Addr) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.names[dns.CanonicalName(name)] = a
+	l.names[dns.CanonicalName(name)] = addrs
 }
 
 func (l *Lab) answerDNS(q dns.Question, line string, from netip.Addr) []dns.RR {
@@ -180,12 +180,17 @@ func (l *Lab) answerDNS(q dns.Question, line string, from netip.Addr) []dns.RR {
 	l.mu.Lock()
 	own := l.names[dns.CanonicalName(q.Name)]
 	l.mu.Unlock()
-	switch {
-	case !own.IsValid():
-	case q.Qtype == dns.TypeA:
-		return []dns.RR{&dns.A{Hdr: hdr, A: own.AsSlice()}}
-	case q.Qtype == dns.TypeAAAA:
-		return nil
+	if own != nil && (q.Qtype == dns.TypeA || q.Qtype == dns.TypeAAAA) {
+		var rrs []dns.RR
+		for _, a := range own {
+			switch {
+			case a.Is4() && q.Qtype == dns.TypeA:
+				rrs = append(rrs, &dns.A{Hdr: hdr, A: a.AsSlice()})
+			case a.Is6() && q.Qtype == dns.TypeAAAA:
+				rrs = append(rrs, &dns.AAAA{Hdr: hdr, AAAA: a.AsSlice()})
+			}
+		}
+		return rrs
 	}
 	switch q.Qtype {
 	case dns.TypeA:

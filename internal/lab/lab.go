@@ -47,8 +47,9 @@ type Lab struct {
 
 	mu     sync.Mutex
 	hosts  map[string]*Host
-	names  map[string]netip.Addr // on the internet, of their own
-	trunks map[string]string     // the gateway's port: the link at the other end
+	names  map[string][]netip.Addr // on the internet, of their own
+	sites  map[netip.AddrPort]*handed
+	trunks map[string]string // the gateway's port: the link at the other end
 	close  []func() error
 }
 
@@ -57,7 +58,7 @@ type Lab struct {
 func New(ctx context.Context, log *slog.Logger) (*Lab, error) {
 	ctx, stop := context.WithCancel(ctx)
 	l := &Lab{Log: log, ctx: ctx, stop: stop, hosts: map[string]*Host{}, trunks: map[string]string{}}
-	l.names = map[string]netip.Addr{}
+	l.names, l.sites = map[string][]netip.Addr{}, map[netip.AddrPort]*handed{}
 	l.Clock.open(time.Now())
 	var err error
 	if l.root, err = newRoot(); err != nil {

@@ -126,7 +126,7 @@ func (b *Bench) serve() error {
 			b.serving[fmt.Sprintf("%s %d", network, p)] = true
 		}
 	}
-	return nil
+	return b.serveSheets()
 }
 
 // vary changes the lines as a variant says.
@@ -286,6 +286,10 @@ func (b *Bench) up(ctx context.Context, files []config.File, dir bool) error {
 		if err := os.MkdirAll(d, 0o700); err != nil {
 			return err
 		}
+	}
+	files, err := ownSecrets(files, b.Config.DNS.Keys)
+	if err != nil {
+		return err
 	}
 	path := fileDir
 	for _, f := range files {

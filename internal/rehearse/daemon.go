@@ -49,6 +49,9 @@ func (d *Daemon) Start() error {
 	cmd.Args[0] = "weir"
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.Env = append(os.Environ(), "PATH="+os.Getenv("PATH")+":/usr/sbin:/sbin")
+	if _, err := os.Stat(caFile); err == nil {
+		cmd.Env = append(cmd.Env, "SSL_CERT_FILE="+caFile) // whom the internet's servers are known by
+	}
 	if err := d.gw.Start(cmd); err != nil {
 		return fmt.Errorf("start weir run: %w", err)
 	}

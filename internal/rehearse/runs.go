@@ -11,11 +11,7 @@ import (
 // Runs are the labs that a file is rehearsed in, the longest first, each with its
 // acts in order. long is the pace of what takes minutes; nil leaves it out.
 func Runs(s *Site, long *Pace) []Run {
-	for _, l := range s.Config.DNS.BlockLists {
-		if len(filesOf([]config.BlockList{l})) == 0 {
-			s.omit(true, "block_list "+l.Name, "it comes from URLs alone, and the lab has no such server")
-		}
-	}
+	s.standIns()
 	steady := Run{Name: "steady", About: "the house as it should be"}
 	add := func(a ...Act) { steady.Acts = append(steady.Acts, a...) }
 	for i := range s.LANs {

@@ -29,7 +29,7 @@ func withList(t *testing.T) string {
 	dir := t.TempDir()
 	list := filepath.Join(dir, "ads")
 	file := filepath.Join(dir, "bind.hcl")
-	text = []byte(strings.Replace(string(text), "dns {\n", fmt.Sprintf("dns {\n  block_list \"ads\" { source = %q }\n", list), 1))
+	text = []byte(strings.Replace(string(text), "dns {\n", fmt.Sprintf("dns {\n  block_list \"ads\" { source = [%q, \"https://lists.example.net/hosts?all\", \"http://192.0.2.99:8081/x\"] }\n  key \"acme\" {\n    zone = \"example.org\"\n    secret_file = \"/nowhere/acme.key\"\n  }\n", list), 1))
 	if err := errors.Join(os.WriteFile(list, []byte("0.0.0.0 ads.example.com\n"), 0o600), os.WriteFile(file, text, 0o600)); err != nil {
 		t.Fatal(err)
 	}
@@ -65,6 +65,21 @@ func TestNames(t *testing.T) {
 	slices.Sort(got)
 	if !slices.Equal(got, want) {
 		t.Errorf("drills: %q, want %q", got, want)
+	}
+	// What is elsewhere is stood in for, which is said and leaves nothing out.
+	var stood []string
+	for _, o := range r.Omitted {
+		if strings.HasPrefix(o.What, "block_list") || strings.HasPrefix(o.What, "key") {
+			stood = append(stood, fmt.Sprint(o.What, " ", o.Part))
+		}
+	}
+	if d := strings.Join(stood, ", "); d != "block_list ads false, block_list ads false, key acme false" {
+		t.Errorf("stand-ins: %s", d)
+	}
+	for _, d := range r.Drills {
+		if d.Drill == "name/home/blocked" && (len(d.Figures) != 1 || d.Figures[0].Value != 3) {
+			t.Errorf("names of one file and two URLs are tried: %v", d.Figures)
+		}
 	}
 }
 

@@ -18,7 +18,7 @@ import (
 // point into the house, and those of the file's lists.
 func withheldAct(s *Site, l *LAN) Act {
 	drills := []string{name("name", l.Name, "rebinding")}
-	lists := filesOf(s.Config.DNS.BlockLists)
+	lists := s.Config.DNS.BlockLists
 	if len(lists) > 0 {
 		drills = append(drills, name("name", l.Name, "blocked"))
 	}
@@ -29,18 +29,6 @@ func withheldAct(s *Site, l *LAN) Act {
 		}
 		return out
 	}}
-}
-
-// filesOf are the lists that have sources in files, with those alone: there is no
-// server in a lab for the others.
-func filesOf(lists []config.BlockList) (out []config.BlockList) {
-	for _, l := range lists {
-		l.Source = slices.DeleteFunc(slices.Clone(l.Source), func(s string) bool { return !strings.HasPrefix(s, "/") })
-		if len(l.Source) > 0 {
-			out = append(out, l)
-		}
-	}
-	return out
 }
 
 // asked is what a client is told of a name's IPv4 addresses.
@@ -76,37 +64,45 @@ func (b *Bench) rebinding(ctx context.Context, l *LAN, drill string) Result {
 	return pass(drill, about, packets("names withheld", len(inside)))
 }
 
-// blocked asks for a name of each list: it is not there for the LANs that the list
+// blocked asks for a name of each source of each list: it is not there for the LANs that the list
 // is for, and is for the others.
 func (b *Bench) blocked(ctx context.Context, l *LAN, lists []config.BlockList, drill string) Result {
 	const about = "names of the file's lists are blocked, for the LANs that they are for"
 	look := func() string { return "block_list; weir's log: " + b.Daemon.Log(3) }
-	names := map[string][]string{}
+	names := map[string][]string{} // by list: its files', and what stands in for its URLs
+	from := sheets(lists)
 	for _, list := range lists {
-		of, err := blocklist.Blocks(list.Source, list.Allow)
+		var files []string
+		for _, s := range list.Source {
+			if sheet, is := from[s]; !is {
+				files = append(files, s)
+			} else if !slices.ContainsFunc(list.Allow, func(a string) bool { return sheet.name == a || strings.HasSuffix(sheet.name, "."+a) }) {
+				names[list.Name] = append(names[list.Name], sheet.name)
+			}
+		}
+		of, err := blocklist.Blocks(files, list.Allow)
 		if err != nil {
 			return fail(drill, about, "a list that can be read", err.Error(), look())
 		}
-		names[list.Name] = of
+		names[list.Name] = append(names[list.Name], of...)
 	}
 	is := func(list config.BlockList) bool { return len(list.LAN) == 0 || slices.Contains(list.LAN, l.Name) }
 	tried := 0
 	for _, list := range lists {
-		if len(names[list.Name]) == 0 {
-			continue
+		urls := len(slices.DeleteFunc(slices.Clone(list.Source), func(s string) bool { _, is := from[s]; return !is }))
+		for _, of := range names[list.Name][:min(len(names[list.Name]), urls+1)] {
+			blocks := is(list) || slices.ContainsFunc(lists, func(o config.BlockList) bool { return is(o) && slices.Contains(names[o.Name], of) })
+			want := map[bool]string{true: "no such name (NXDOMAIN)", false: "an answer: the list is not for this LAN"}[blocks]
+			var seen string
+			if !lab.Until(ctx, b.patience(listLimit), func() bool {
+				var m *dns.Msg
+				seen, m = b.asked(ctx, l, of)
+				return m != nil && blocks == (m.Rcode == dns.RcodeNameError)
+			}) {
+				return fail(drill, about, fmt.Sprintf("%s of list %q: %s", of, list.Name, want), seen, look())
+			}
+			tried++
 		}
-		of := names[list.Name][0]
-		blocks := is(list) || slices.ContainsFunc(lists, func(o config.BlockList) bool { return is(o) && slices.Contains(names[o.Name], of) })
-		want := map[bool]string{true: "no such name (NXDOMAIN)", false: "an answer: the list is not for this LAN"}[blocks]
-		var seen string
-		if !lab.Until(ctx, b.patience(listLimit), func() bool {
-			var m *dns.Msg
-			seen, m = b.asked(ctx, l, of)
-			return m != nil && blocks == (m.Rcode == dns.RcodeNameError)
-		}) {
-			return fail(drill, about, fmt.Sprintf("%s of list %q: %s", of, list.Name, want), seen, look())
-		}
-		tried++
 	}
 	return pass(drill, about, packets("names tried", tried))
 }
