@@ -142,25 +142,35 @@ func (k *Kernel) doPutAddr(a plan.PutAddr) (effect, error) {
 	if err != nil {
 		return effect{}, err
 	}
-	if a.Old != nil {
-		if err := notGone(s.deleteAddr(*a.Old)); err != nil {
-			return effect{}, errors.Join(err, notThere(s.addAddr(*a.Old))) // it may be gone all the same
+	if a.Old == nil {
+		if err := s.addAddr(a.New); err != nil {
+			return effect{}, err
 		}
+		return undoable(func() error { return notGone(s.deleteAddr(a.New)) }), nil
 	}
-	undo := func() error {
-		err := notGone(s.deleteAddr(a.New))
-		if a.Old != nil {
-			err = errors.Join(err, s.addAddr(*a.Old))
+	return undoable(func() error { return s.swapAddr(a.New, *a.Old) }), s.swapAddr(*a.Old, a.New)
+}
+
+// swapAddr puts next in the place of old, which is the same address with another
+// length. IPv4 has both for a moment, and the address never goes, nor what is routed by
+// it; IPv6 takes the second for the first (net/ipv6/addrconf.c, ipv6_add_addr).
+func (s *space) swapAddr(old, next plan.Addr) error {
+	if old.Prefix.Addr().Is4() {
+		if err := s.addAddr(next); err != nil {
+			return err
 		}
-		return err
-	}
-	if err := s.addAddr(a.New); err != nil {
-		if a.Old != nil {
-			err = errors.Join(err, s.addAddr(*a.Old))
+		if err := notGone(s.deleteAddr(old)); err != nil {
+			return errors.Join(err, notThere(s.addAddr(old)), s.deleteAddr(next)) // it may be gone all the same
 		}
-		return effect{}, err
+		return nil
 	}
-	return undoable(undo), nil
+	if err := notGone(s.deleteAddr(old)); err != nil {
+		return errors.Join(err, notThere(s.addAddr(old)))
+	}
+	if err := s.addAddr(next); err != nil {
+		return errors.Join(err, s.addAddr(old))
+	}
+	return nil
 }
 
 func (k *Kernel) doPutRoute(a plan.PutRoute) (effect, error) {

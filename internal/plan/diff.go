@@ -45,7 +45,7 @@ const (
 
 // Diff returns the steps that turn actual into want. It is pure.
 func Diff(actual Actual, want desired.Desired) Plan {
-	d := &differ{actual: &actual, want: want, void: map[linkKey]why{}, gone: map[linkKey]bool{}, late: map[linkKey]bool{}, back: map[Route]bool{}, waits: map[linkKey]bool{}}
+	d := &differ{actual: &actual, want: want, void: map[linkKey]why{}, gone: map[linkKey]bool{}, late: map[linkKey]bool{}, back: map[Route]bool{}, waits: map[linkKey]bool{}, disturbed: map[linkKey]bool{}}
 	d.plan.Goal = want
 	d.plan.Notes = slices.Clone(want.Notes)
 	if len(want.Namespaces) == 0 || want.Namespaces[0].Name != "" {
@@ -73,7 +73,8 @@ func Diff(actual Actual, want desired.Desired) Plan {
 			d.flows(f, "FAMILY flows that an earlier turn could not end")
 		}
 	}
-	for _, steps := range d.steps {
+	d.plan.Steps = d.additions()
+	for _, steps := range d.steps[atRuleGone:] {
 		d.plan.Steps = append(d.plan.Steps, steps...)
 	}
 	return d.plan
@@ -101,6 +102,8 @@ type differ struct {
 	late  map[linkKey]bool // gone, but only at the end: our routes by it go before it
 	back  map[Route]bool   // given back already
 	waits map[linkKey]bool // not there yet, and what depends on it waits
+
+	disturbed map[linkKey]bool // carries nothing for a moment, in the phases that add
 }
 
 func (d *differ) add(at phase, s Step) { d.steps[at] = append(d.steps[at], s) }

@@ -164,21 +164,21 @@ func TestFirst(t *testing.T) {
   ~ main       sysctl net/ipv4/ip_forward  0 -> 1
   ~ main       sysctl net/netfilter/nf_conntrack_max  262144
   + main       link fiber                  cable to lan in wan-fiber
-  ~ wan-fiber  link eth1                   in main -> wan-fiber   (had 192.0.2.7/24, 1 route; `+"`weir down`"+` gives it back)
   + main       address eth0                172.31.0.1/24
   + main       address fiber               172.31.1.0/31
   + wan-fiber  address lan                 172.31.1.1/31
-  + wan-fiber  address eth1                198.51.100.10/24
   ~ main       link eth0                   down -> up
-  ~ wan-fiber  link eth1                   down -> up
   ~ main       link fiber                  down -> up
   ~ wan-fiber  link lan                    down -> up
   + main       route default table 87001   via 172.31.1.1 dev fiber
   + main       route default               via 172.31.1.1 dev fiber src 172.31.0.1
-  + wan-fiber  route default               via 198.51.100.1 dev eth1
   + main       rule 8701                   oif fiber lookup 87001
   + main       rule 9469                   fwmark 0x1/0x3ff lookup 87001
   + wan-fiber  rule 10                     lookup local
+  ~ wan-fiber  link eth1                   in main -> wan-fiber   (had 192.0.2.7/24, 1 route; `+"`weir down`"+` gives it back)
+  + wan-fiber  address eth1                198.51.100.10/24
+  ~ wan-fiber  link eth1                   down -> up
+  + wan-fiber  route default               via 198.51.100.1 dev eth1
   - wan-fiber  rule 0                      lookup local   (marks are looked at first)
 Plan: 14 to add, 7 to change, 1 to remove.
 `)

@@ -71,6 +71,10 @@ func (d *differ) cable(ns string, l desired.Link) {
 		}
 		d.unlink(l.PeerNS, *other, "it is not the cable")
 	}
+	if d.gone[near] || d.gone[far] {
+		d.disturb(near)
+		d.disturb(far)
+	}
 	d.void[near], d.void[far] = made, made
 	d.add(atLink, step)
 }
@@ -107,6 +111,9 @@ func (d *differ) device(ns string, l desired.Link) {
 			return
 		}
 		d.unlink(ns, *have, "it is not the one wanted")
+		d.disturb(at)
+	} else if l.Kind == desired.VLAN && d.disturbed[linkKey{"", l.Parent}] {
+		d.disturb(at)
 	}
 	step := Step{Op: Add, NS: ns, Object: "link", Name: l.Name, New: linkText(l), Do: AddLink{NS: ns, Link: l}}
 	if d.lastHas(ns, l) {
@@ -233,6 +240,10 @@ func (d *differ) attrs(ns string, l desired.Link) {
 	}
 	if set.Bounce && d.void[at] == 0 {
 		d.void[at] = bounced
+	}
+	// A VLAN can't be wider than its port: where that is disturbed, it comes after.
+	if set.Bounce || have.Up && (set.New.Master != nil || set.New.MTU != 0 && l.Kind == desired.Port) || l.Kind == desired.VLAN && d.disturbed[linkKey{"", l.Parent}] {
+		d.disturb(at)
 	}
 	finish(atLink)
 	if l.Up != have.Up {

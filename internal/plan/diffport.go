@@ -85,6 +85,10 @@ func (d *differ) move(at phase, name, from, to, why string) {
 	s := Step{Op: Change, NS: to, Object: "link", Name: name, Old: "in " + place(from), New: "in " + place(to), Why: why,
 		Do: MoveLink{Link: name, From: from, To: to, Lost: lost}}
 	d.gone[linkKey{from, name}] = true
+	if at == atLink {
+		d.disturb(linkKey{from, name})
+		d.disturb(linkKey{to, name})
+	}
 	d.add(at, s)
 }
 
