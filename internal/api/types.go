@@ -183,6 +183,9 @@ type LAN struct {
 	Present   bool     `json:"present"`
 	Addresses []string `json:"addresses"`
 	Leases    int      `json:"leases"`
+
+	FastPath    string `json:"fast_path"`               // the form for established flows: "tc" or "off"
+	FastPathWhy string `json:"fast_path_why,omitempty"` // why it is off
 }
 
 // Forward is a port that is open to the outside.

@@ -132,6 +132,11 @@ func lans(w io.Writer, s api.Status) {
 		t.row(l.Name, port, strings.Join(l.Addresses, " "), fmt.Sprint(l.Leases))
 	}
 	_ = t.write(w)
+	for _, l := range s.LANs {
+		if l.FastPath == "tc" {
+			fmt.Fprintf(w, "%s: fast path by tc on %s.\n", l.Name, l.Link)
+		}
+	}
 }
 
 func forwards(w io.Writer, s api.Status) {

@@ -53,6 +53,7 @@ type Namespace struct {
 	Table   ruleset.Table
 
 	Shortcut *Shortcut `json:",omitempty"` // nil: none
+	Flows    *Flows    `json:",omitempty"` // nil: none; of main only
 }
 
 // LinkKind is what a link is. The zero value is invalid.

@@ -91,6 +91,7 @@ func (b *build) main(h ruleset.House) Namespace {
 	b.defaultRoute(&n, b.st.Use4, netip.IPv4Unspecified())
 	b.defaultRoute(&n, b.st.Use6, netip.IPv6Unspecified())
 	slices.SortStableFunc(n.Rules, func(x, y Rule) int { return x.Pref - y.Pref })
+	n.Flows = b.flows()
 	return n
 }
 

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"net/netip"
 	"slices"
-
-	"weir/internal/config"
 )
 
 // Shortcut is what the fast path of a line's namespace is to do: programs on the
@@ -42,8 +40,7 @@ func SortParts(parts []Part) {
 
 // shortcut says what the programs of a line are to know; nil where there are none.
 func (b *build) shortcut(w wan) *Shortcut {
-	f := b.cfg.Gateway.FastPath
-	if f == config.FastPathOff || f == "" || !b.st.Machine.FastPath || w.absent {
+	if !b.fast() || w.absent {
 		return nil
 	}
 	roles := map[netip.Prefix]Role{}

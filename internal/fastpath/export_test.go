@@ -161,7 +161,7 @@ func (f *Flows) Strangers() (told []string, err error) {
 func Spoilt(program func(*ebpf.CollectionSpec) error) (*Flows, error) {
 	sabotage = program
 	defer func() { sabotage = nil }()
-	return NewFlows()
+	return NewFlows(1024)
 }
 
 // NoSum leaves the transport's checksum as it came, and NoIPSum IP's.

@@ -14,11 +14,12 @@
 // when the daemon goes, and go with the link. What they know is in their maps,
 // from where Read has it, so that there is nothing to remember.
 //
-// The flows are to be the second: one program in main, which translates the packets
-// of established flows as conntrack would, and sends them on (bpf/flow.c, Flows). Its
-// entries are made of conntrack's (Ways), by a Keeper, which also keeps conntrack's timers
-// true to what the program carries. The gateway does not attach it yet: no turn shuts its
-// gate before it changes what main does with packets.
+// The flows are the second: one program in main, on the LANs' links and the cables, which
+// translates the packets of established flows as conntrack would, and sends them on
+// (bpf/flow.c, Flows). Its entries are made of conntrack's (Ways), by a Keeper, which also
+// keeps conntrack's timers true to what the program carries. The gate is shut while
+// somebody changes what main does with packets, and for 30 s at most a program carries
+// what nobody looks after: so it may stay when the daemon goes, as the shortcut does.
 //
 // All functions work in the network namespace of the calling thread
 // (netns.Do).
@@ -393,6 +394,11 @@ func Try() error {
 		return err
 	}
 	defer objs.Close()
+	f, err := NewFlows(1)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
 	return link.RawAttachProgram(link.RawAttachProgramOptions{Target: lo.Index, Program: objs.WeirPort, Attach: ebpf.AttachTCXIngress})
 }
 

@@ -67,8 +67,9 @@ type Reasons struct {
 // Flows are the flows of main: the program and its maps, held by this process.
 type Flows struct{ objs flowObjects }
 
-// NewFlows loads the program. It carries nothing until a generation is current.
-func NewFlows() (*Flows, error) {
+// NewFlows loads the program, with room for so many ways. It carries nothing until a
+// generation is current.
+func NewFlows(most int) (*Flows, error) {
 	spec, err := loadFlow()
 	if err == nil && sabotage != nil {
 		err = sabotage(spec)
@@ -76,6 +77,7 @@ func NewFlows() (*Flows, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the program of the flows: %w", err)
 	}
+	spec.Maps["flows"].MaxEntries = uint32(most)
 	f := &Flows{}
 	if err := spec.LoadAndAssign(&f.objs, nil); err != nil {
 		return nil, fmt.Errorf("load the program of the flows: %w", err)
@@ -209,6 +211,16 @@ func (f *Flows) Drop(ways []Way) error {
 		errs = errors.Join(errs, fmt.Errorf("wait for packets that are being carried: %w", errno))
 	}
 	return errs
+}
+
+// forget has the packets of ways without an entry be counted anew.
+func (f *Flows) forget(ways []Way) error {
+	for _, w := range ways {
+		if err := f.objs.Strangers.Delete(w.key()); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			return fmt.Errorf("forget how many packets %s > %s had: %w", w.In.Src, w.In.Dst, err)
+		}
+	}
+	return nil
 }
 
 // Why returns the packets since the program was loaded.

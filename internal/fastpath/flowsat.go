@@ -5,8 +5,12 @@ import (
 	"fmt"
 	"iter"
 	"net/netip"
+	"os"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
+	"unsafe"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
@@ -71,10 +75,49 @@ func openFlows(p attached) (f *Flows, err error) {
 			return f, fmt.Errorf("the program of the flows on %s has no map %s: %w", p.link, name, errAnother)
 		}
 	}
+	if f.objs.Gates.ValueSize() != uint32(unsafe.Sizeof(flowGate{})) {
+		return f, fmt.Errorf("the program of the flows on %s has another gate: %w", p.link, errAnother)
+	}
 	return f, nil
 }
 
 var errAnother = errors.New("another release's")
+
+// Shut shuts the gate of the flows whose programs are on links, whoever attached them.
+func Shut(links []Link) error {
+	progs, err := find(links, flowProgram)
+	defer closeAll(progs)
+	if err != nil {
+		return err
+	}
+	for i, p := range progs {
+		if slices.ContainsFunc(progs[:i], func(q attached) bool { return slices.Equal(q.maps, p.maps) }) {
+			continue
+		}
+		f, err := openFlows(p)
+		if err == nil {
+			err = errors.Join(f.shut(), f.Close())
+		}
+		if err != nil { // another release's: who can't shut its gate takes it away
+			return detach(progs)
+		}
+	}
+	return nil
+}
+
+// shut leaves what the gate says of its program as it is: it may be another release's.
+func (f *Flows) shut() error {
+	var g flowGate
+	err := f.objs.Gates.Lookup(uint32(0), &g)
+	if err == nil {
+		g.Generation = 0
+		err = f.objs.Gates.Put(uint32(0), g)
+	}
+	if err != nil {
+		return fmt.Errorf("shut the gate of the flows: %w", err)
+	}
+	return nil
+}
 
 // ours says whether the program is the one that this binary has.
 func (f *Flows) ours() (bool, error) {
@@ -150,7 +193,11 @@ func PutFlows(links, at []Link) error {
 	}
 	fresh := f == nil
 	if fresh {
-		if f, err = NewFlows(); err != nil {
+		size, err := room()
+		if err != nil {
+			return err
+		}
+		if f, err = NewFlows(size); err != nil {
 			return err
 		}
 	}
@@ -174,6 +221,20 @@ func PutFlows(links, at []Link) error {
 		}
 	}
 	return detach(progs)
+}
+
+// room is how many entries of the program are enough: two for each of conntrack.
+func room() (int, error) {
+	const path = "/proc/sys/net/netfilter/nf_conntrack_max"
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return 0, err
+	}
+	n, err := strconv.Atoi(strings.TrimSpace(string(b)))
+	if err != nil {
+		return 0, fmt.Errorf("read %s: %w", path, err)
+	}
+	return 2 * min(max(n, 1024), 1<<22), nil
 }
 
 // RemoveFlows detaches the program from links.

@@ -1,6 +1,7 @@
 package fastpath_test
 
 import (
+	"errors"
 	"net"
 	"net/netip"
 	"os"
@@ -91,7 +92,8 @@ func TestPutRight(t *testing.T) {
 		l := newLab(t, true)
 		says := func(want string) {
 			t.Helper()
-			if got := l.turn().String(); !strings.Contains(got, want) {
+			got := l.turn().String()
+			if words := strings.Join(strings.Fields(got), " "); !strings.Contains(words, strings.Join(strings.Fields(want), " ")) {
 				t.Errorf("the plan says\n%sand should say %q", got, want)
 			}
 		}
@@ -110,6 +112,28 @@ func TestPutRight(t *testing.T) {
 		says("! wan-fiber  fast path eth1 lan  the program on lan is gone")
 		detach("")
 		says("! wan-fiber  fast path eth1 lan  for 198.51.100.10 2001:db8:1::10   (removed by hand, will come back)")
+
+		main := func(names ...string) (out []fastpath.Link) {
+			for _, p := range l.ports() {
+				if slices.Contains(names, p.Name) {
+					out = append(out, p.Link)
+				}
+			}
+			return out
+		}
+		do("", func() error { return fastpath.RemoveFlows(main("eth0")) })
+		says("! main fast path eth0 for established flows (removed by hand, will come back)")
+		do("", func() error { return fastpath.RemoveFlows(main("eth0", "fiber")) })
+		says("! main fast path eth0 fiber for established flows (removed by hand, will come back)")
+		do("", func() error {
+			f, err := fastpath.NewFlows(1024)
+			if err != nil {
+				return err
+			}
+			defer f.Close()
+			return errors.Join(fastpath.RemoveFlows(main("eth0")), f.Attach(main("eth0")[0]))
+		})
+		says("! main fast path eth0 fiber the programs don't belong together")
 
 		mtu := func(ns, link string, n int) {
 			t.Helper()
@@ -144,13 +168,29 @@ func TestPutRight(t *testing.T) {
 			})
 		})
 		says("- main       fast path eth1      it came along with the port")
+
+		// A port of the LAN becomes the line's, with the program that it had.
+		do("wan-fiber", func() error {
+			f, err := fastpath.NewFlows(1024)
+			if err != nil {
+				return err
+			}
+			defer f.Close()
+			for _, k := range l.links() {
+				if k.Name == "eth1" {
+					return f.Attach(k)
+				}
+			}
+			return errors.New("eth1 is not there")
+		})
+		says("- wan-fiber fast path eth1 it came along with the port")
 		l.cfg.Gateway.FastPath = config.FastPathOff
 		says("- wan-fiber  fast path eth1 lan  for 198.51.100.10 2001:db8:1::10   (no longer wanted)")
 		l.cfg.Gateway.FastPath = config.FastPathAuto
 		says("+ wan-fiber  fast path eth1 lan  for 198.51.100.10 2001:db8:1::10")
 
 		l.must(l.k.Down(t.Context()))
-		if a, err := l.k.Read(t.Context(), desired.Desired{}); err != nil || len(a.Namespaces) != 1 || a.Namespaces[0].Shortcut != nil {
+		if a, err := l.k.Read(t.Context(), desired.Desired{}); err != nil || len(a.Namespaces) != 1 || a.Namespaces[0].Shortcut != nil || a.Namespaces[0].Flows != nil {
 			t.Errorf("after down: %+v, %v", a.Namespaces, err)
 		}
 	})

@@ -296,7 +296,7 @@ func TestFlowsAreFoundAgain(t *testing.T) {
 		if w := on("eth0"); w != "" {
 			t.Error(w)
 		}
-		other, err := fastpath.NewFlows()
+		other, err := fastpath.NewFlows(1024)
 		l.must(err)
 		defer other.Close()
 		l.must(netns.Do("", func() error { return other.Attach(links[1]) }))

@@ -61,6 +61,8 @@ type daemon struct {
 	probes   []failover.Probe // to be sent once the turn is done
 
 	chosen    state.Choice // by a person; the zero Choice is none
+	stirred   bool         // something may have changed what main does with packets of established flows
+	uncarried error        // why the fast path does not carry those; nil: it does, or is not to
 	uncounted bool         // the lines' counters could not be read the last time
 
 	dirty time.Time // when a turn is wanted; zero: none
@@ -310,7 +312,8 @@ func (d *daemon) drain() {
 
 // kernelEvent takes in that something in the kernel changed. What a failing turn
 // stirs up itself does not hasten the next.
-func (d *daemon) kernelEvent(kernel.Event) {
+func (d *daemon) kernelEvent(e kernel.Event) {
+	d.stirred = d.stirred || stirs(e)
 	if d.retry == 0 {
 		d.wantTurn(settleFor)
 	}

@@ -125,6 +125,7 @@ func (d *daemon) turned(start time.Time, p plan.Plan, err error) {
 	d.retry, d.seen = 0, p.Notes
 	d.wantTurn(lookEvery)
 	d.turns.Error, d.turns.Failed, d.turns.Retry = "", 0, time.Time{}
+	d.carry()
 	if !p.Empty() {
 		tellMended(d.log, p.Steps)
 		d.log.Info("kernel changed", "steps", len(p.Steps), "took", took.Round(10*time.Microsecond))

@@ -82,6 +82,9 @@ func (k *Kernel) apply(ctx context.Context, p plan.Plan) error {
 		return fmt.Errorf("%w: %s", ErrRefused, strings.Join(p.Refused, "; "))
 	}
 	if len(p.Steps) > 0 {
+		if err := k.pauseFlows(); err != nil {
+			return fmt.Errorf("have the fast path wait for a change of the kernel: %w", err)
+		}
 		k.addFound(p.Found)
 	}
 	var done []effect

@@ -20,12 +20,16 @@ const (
 
 // Counters reads how many packets each named counter of main's ruleset has seen:
 // one dump, of our table's counters only, on a socket kept for it. Without the
-// table there are none. They start at 0 again when the table is made anew. Like
+// table there are none. They start at 0 again when the table is made anew. What the fast
+// path carried past main's rules is in it (TrafficCounter). Like
 // Carrier it waits for nothing else that the Kernel does.
 func (k *Kernel) Counters() (map[string]uint64, error) {
 	out, err := k.counters.read()
 	if err != nil {
 		return nil, fmt.Errorf("read the counters of nft table %s: %w", ruleset.TableName, err)
+	}
+	if err := k.carrier.came(out); err != nil {
+		return nil, fmt.Errorf("add what the fast path carried: %w", err)
 	}
 	return out, nil
 }

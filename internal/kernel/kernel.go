@@ -67,6 +67,7 @@ type Kernel struct {
 	watch    watcher
 	carriers carriers // has a lock of its own
 	counters counters // so has this
+	carrier  carrier  // and this
 
 	prods  sync.WaitGroup // those under way
 	closed chan struct{}  // ends them
@@ -109,6 +110,7 @@ func (k *Kernel) Close() error {
 	k.watch.stop()
 	k.carriers.close()
 	k.counters.close()
+	k.carrier.stop()
 	for name := range k.spaces {
 		k.leave(name)
 	}

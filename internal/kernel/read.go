@@ -73,7 +73,7 @@ func (k *Kernel) read(ctx context.Context, want desired.Desired) (plan.Actual, e
 				port = w.Shortcut.Port
 			}
 		}
-		if err := k.readShortcut(&a, n, port); err != nil {
+		if err := errors.Join(k.readShortcut(&a, n, port), k.readFlows(n)); err != nil {
 			return a, fmt.Errorf("read the fast path in %s: %w", place(n.Name), err)
 		}
 	}

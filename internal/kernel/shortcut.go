@@ -35,13 +35,12 @@ func tryFastPath() string {
 // fastLinks are the links that programs may be on, and the two that a shortcut of
 // this namespace is between.
 func fastLinks(a *plan.Actual, ns *plan.Namespace) (all []fastpath.Link, between fastpath.Links) {
-	for _, l := range ns.Links {
-		x := fastpath.Link{Name: l.Name, Index: l.Index, MTU: l.MTU, MAC: l.MAC}
-		all = append(all, x)
+	all = programLinks(ns.Links)
+	for i, l := range ns.Links {
 		if l.Name != desired.CableInner || ns.Name == "" {
 			continue
 		}
-		between.Cable = x
+		between.Cable = all[i]
 		for i := range a.Namespaces {
 			if far := &a.Namespaces[i]; far.Name == l.PeerNS {
 				for _, f := range far.Links {

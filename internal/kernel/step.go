@@ -121,6 +121,8 @@ func (k *Kernel) do(ctx context.Context, action plan.Action) (effect, error) {
 		return k.loaded(s, k.runNft(ctx, s, elementScript(a.Changes, a.New)), undo, a.New)
 	case plan.PutShortcut:
 		return k.doPutShortcut(a)
+	case plan.PutFlows:
+		return k.doPutFlows(a)
 	}
 	return effect{}, fmt.Errorf("a step of type %T is not known", action)
 }

@@ -43,6 +43,16 @@ type Namespace struct {
 	// Shortcut is what of the fast path is attached; nil: nothing. In main nothing
 	// is wanted: there it is what a port brought along.
 	Shortcut *Shortcut
+
+	// Flows is the fast path's program of the flows, wherever it is; nil: on no link. In
+	// the WANs' namespaces nothing is wanted.
+	Flows *Flows
+}
+
+// Flows is the program of the flows as it is attached.
+type Flows struct {
+	On    []string // the links that carry it
+	Wrong string   // in what it is not one that this release attached; "" is nothing
 }
 
 // Shortcut is the fast path of a namespace as it is.

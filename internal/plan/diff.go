@@ -67,6 +67,7 @@ func Diff(actual Actual, want desired.Desired) Plan {
 		d.rules(w, h)
 	}
 	d.shortcuts()
+	d.flowPrograms()
 	d.giveBack()
 	for _, f := range actual.Due {
 		if !slices.ContainsFunc(d.steps[atFlows], func(s Step) bool { return s.Do == Action(f) }) {

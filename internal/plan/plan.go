@@ -238,6 +238,13 @@ type PutShortcut struct {
 	Old, New *desired.Shortcut // Old is nil where what was there is not to be put back
 }
 
+// PutFlows has the program of the flows on these links of a namespace, and on no other
+// of its links.
+type PutFlows struct {
+	NS       string
+	Old, New []string
+}
+
 func (CreateNamespace) action() {}
 func (DeleteNamespace) action() {}
 func (AddLink) action()         {}
@@ -256,6 +263,7 @@ func (LoadTable) action()       {}
 func (SetElements) action()     {}
 func (DeleteFlows) action()     {}
 func (PutShortcut) action()     {}
+func (PutFlows) action()        {}
 
 // place names a namespace as people read it.
 func place(ns string) string {

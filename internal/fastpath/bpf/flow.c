@@ -43,7 +43,8 @@ struct flow {
 // before it adds.
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 65536);
+	__uint(max_entries, 1);		      // set by the loader
+	__uint(map_flags, BPF_F_NO_PREALLOC); // there is room for all that conntrack may have
 	__type(key, struct key);
 	__type(value, struct flow);
 } flows SEC(".maps");
