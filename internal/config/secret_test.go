@@ -8,7 +8,8 @@ import (
 )
 
 // TestSecretsAreHidden puts secrets into a file and breaks its syntax around
-// them: whatever is said, and whichever line is quoted, none is shown.
+// them: whatever is said, and whichever line is quoted, none is shown. With -short
+// at one place in seven.
 func TestSecretsAreHidden(t *testing.T) {
 	const secret = "swordfish"
 	for _, s := range []string{
@@ -26,7 +27,7 @@ func TestSecretsAreHidden(t *testing.T) {
 		src := "wan \"fiber\" {\n  interface = \"eth1\"\n" + s + "\n  mtu = \"x\"\n}\n"
 		start := strings.Index(src, s)
 		for i := range src {
-			if start < i && i < start+len(s) {
+			if start < i && i < start+len(s) || testing.Short() && i%7 != 0 {
 				continue // within: the key itself would be another word
 			}
 			for _, add := range []string{"", `"`, "{", "}", "=", ":", "[", "\xff", "x y"} {
