@@ -55,7 +55,7 @@ func (w *world) returns(t *testing.T) {
 // 30 % loss: one move to a line that loses nothing, and back when it is over; on
 // the only line figures, and nothing moves.
 func TestLossyLineIsLeftOnce(t *testing.T) {
-	for seed := range uint64(3) {
+	for seed := range uint64(rounds(3)) {
 		w := start(calm(), seed)
 		w.at(10*sec, func() { w.paths[fiber].loss = 0.3 })
 		w.run(60 * sec)
@@ -142,7 +142,7 @@ func TestFullBuffer(t *testing.T) {
 				t.Run(fmt.Sprintf("%v/%.0f%%/%d", most, 100*loss, lines), func(t *testing.T) {
 					t.Parallel()
 					var worst time.Duration
-					for seed := range uint64(8) {
+					for seed := range uint64(rounds(8)) {
 						cfg := calm()
 						if lines == 1 {
 							cfg = oneWAN(cfg)
@@ -181,7 +181,7 @@ func TestFullBuffer(t *testing.T) {
 // Targets that answer nothing while the line is busy fell nothing, as long as the
 // house gets new answers; nor does an ISP that drops all pings.
 func TestBusyLineWithoutPings(t *testing.T) {
-	for seed := range uint64(10) {
+	for seed := range uint64(rounds(10)) {
 		w := start(calm(), seed)
 		w.at(10*sec, func() {
 			w.paths[fiber].only = map[Kind]bool{TCP: true}

@@ -25,8 +25,9 @@ const (
 	noFault   = time.Duration(0)
 )
 
-// traces are all that a house is held to. Each is played with a thousand seeds.
-func traces() []trace {
+// traces are all that a house is held to, with days so long. Each is played with a
+// thousand seeds.
+func traces(day time.Duration) []trace {
 	return []trace{
 		{"flapping for an hour, 1-25 s up and 1-40 s down", 2, aSecond, noFault, calm, func(h *house) int {
 			return h.flaps(time.Hour, sec, 25*sec, sec, 40*sec)
@@ -42,7 +43,7 @@ func traces() []trace {
 		// From 30 s to an hour are eight hold-downs: it leaves eight times, and is back
 		// after each but the last, which no time between two outages is as long as.
 		{"flapping for a day, 31 s to 50 min up and 1-40 s down", 16, aSecond, noFault, calm, func(h *house) int {
-			return h.flaps(day(), 31*sec, 50*time.Minute, sec, 40*sec)
+			return h.flaps(day, 31*sec, 50*time.Minute, sec, 40*sec)
 		}},
 		// Here only moves from a line that worked count: others are due to the faults.
 		{"flapping for an hour, and the other line fails too", 1, aSecond, noFault, calm, func(h *house) int {
@@ -51,10 +52,10 @@ func traces() []trace {
 			return h.free
 		}},
 		{"a day of evening load, then an outage in its midst", 0, underWay, underWay, calm, func(h *house) int {
-			return h.evenings(day(), underWay)
+			return h.evenings(day, underWay)
 		}},
 		{"a day of evening load on a metered line, then an outage in its midst", 2, askedThen, askedThen, paid, func(h *house) int {
-			return h.evenings(day(), askedThen)
+			return h.evenings(day, askedThen)
 		}},
 		{"full buffer of 0.5-5 s, up to 30 % lost", 0, underWay, underWay, calm, (*house).fullBuffer},
 		{"full buffer of 0.5-5 s, up to 30 % lost, no other line", 0, noFault, underWay, only, (*house).fullBuffer},
@@ -125,7 +126,7 @@ func traces() []trace {
 			return h.flaps(time.Hour, 31*sec, 4*time.Minute, sec, 40*sec)
 		}},
 		{"flapping for a day, 31 s to 50 min up and 1-40 s down, hold_down = 1h", 2, aSecond, noFault, holding(time.Hour), func(h *house) int {
-			return h.flaps(day(), 31*sec, 50*time.Minute, sec, 40*sec)
+			return h.flaps(day, 31*sec, 50*time.Minute, sec, 40*sec)
 		}},
 	}
 }
@@ -137,6 +138,15 @@ func holding(d time.Duration) func() Config {
 		cfg.HoldDown = d
 		return cfg
 	}
+}
+
+// rounds is how many of n are made: with -short, where a processor is emulated or
+// watched, what was gone through once tells nothing new.
+func rounds(n int) int {
+	if testing.Short() {
+		return max(n/8, 1)
+	}
+	return n
 }
 
 func day() time.Duration {

@@ -17,7 +17,7 @@ var first = flag.Int("first", 5_000_000, "the first seed of TestPromises")
 //
 //	go test ./internal/failover -run TestPromises -v -seeds=500 -timeout 2h
 func TestPromises(t *testing.T) {
-	for i, tr := range traces() {
+	for i, tr := range traces(day()) {
 		t.Run(tr.name, func(t *testing.T) {
 			t.Parallel()
 			seeds := 2 * *seeds
