@@ -200,6 +200,22 @@ func TestRouted(t *testing.T) {
 	}
 }
 
+// A metered line to which routes lead is asked again soon when it has fallen, also if
+// it was the line in use until then, which is asked each half minute.
+func TestRoutedFellInUse(t *testing.T) {
+	for phase := time.Duration(0); phase < 3*sec; phase += 170 * ms {
+		cfg := calm()
+		cfg.WANs[0].Metered, cfg.WANs[0].Routed = true, true
+		w := start(cfg, 1)
+		w.at(20*sec, func() { w.paths[fiber].load(w.now, 50, 5) })
+		w.cut(60*sec+phase, 65*sec+phase, fiber)
+		w.run(64 * sec)
+		w.mustUse(t, "lte")
+		w.run(65*sec + phase + 2100*ms)
+		w.mustBe(t, fiber, Returning)
+	}
+}
+
 // Counters that were set back, and readings out of order, prove nothing.
 func TestCountersSetBack(t *testing.T) {
 	w := start(calm(), 1)

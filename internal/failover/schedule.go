@@ -9,7 +9,7 @@ func (m *Machine) interval(l *line) time.Duration {
 	switch {
 	case l.verdict == Untried, l.verdict == Down && !l.backAt.IsZero() && m.now.Sub(l.backAt) < hopeful:
 		return min(every, eager)
-	case l.metered && l.inUse:
+	case l.metered && l.inUse && l.verdict.Works():
 		return max(metered, every)
 	case l.metered && l.routed && l.verdict == Down: // what is led there has no other
 		return seldom
