@@ -14,14 +14,15 @@ type solitude struct {
 	s        *Site
 	wan      string
 	way      way
-	families []bool // those in which it is alone, the conversations' first: v6?
+	families []bool        // those in which it is alone, the conversations' first: v6?
+	most     time.Duration // until who asks anew is told
 }
 
 // aloneAct loses a line that is the only one of a family: clients are told at
 // once that there is no way, nothing is reset, and what was under way goes on
 // when the line is back.
 func aloneAct(s *Site, w way, wan string) (Act, bool) {
-	o := solitude{s: s, wan: wan, way: w}
+	o := solitude{s: s, wan: wan, way: w, most: s.most(w, wan)}
 	for _, v6 := range []bool{false, true} {
 		if s.only(wan, v6) {
 			o.families = append(o.families, v6)
@@ -75,12 +76,12 @@ func (o solitude) do(ctx context.Context, b *Bench) []Result {
 	cut := time.Now()
 	told := map[bool]time.Duration{}
 	for _, v6 := range o.families {
-		if at, ok := b.toldBy(ctx, v6, cut.Add(6*time.Second)); ok {
+		if at, ok := b.toldBy(ctx, v6, cut.Add(o.most+5*time.Second)); ok {
 			told[v6] = at.Sub(cut)
 		}
 	}
 	// Long enough for whatever would give up a conversation: nobody does.
-	long := pause(ctx, time.Until(cut.Add(2500*time.Millisecond)))
+	long := pause(ctx, time.Until(cut.Add(max(o.most, time.Second)+1500*time.Millisecond)))
 	if err := b.fault(o.way, o.wan, false); err != nil || !long {
 		return failAll(o.drills(), about, "the outage's end", fmt.Sprint(err), "the lab")
 	}
@@ -90,28 +91,32 @@ func (o solitude) do(ctx context.Context, b *Bench) []Result {
 	for _, v6 := range o.families {
 		took, ok := told[v6]
 		drill, expected := o.name("told", familyName(v6)), "who asks anew is told that there is no way"
-		r := timed(drill, about, took, o.way.most, expected, look(), secs("told from", took))
+		r := timed(drill, about, took, o.most, expected, look(), secs("told from", took))
 		if !ok {
-			r = fail(drill, about, expected+" within "+seconds(o.way.most), "silence for 6 s", look())
+			r = fail(drill, about, expected+" within "+seconds(o.most), "silence for "+seconds(o.most+5*time.Second), look())
 		}
 		out = append(out, r)
+	}
+	soon := 3 * time.Second
+	if !o.way.told {
+		soon += o.s.needed(o.wan)
 	}
 	for _, v6 := range o.families {
 		drill := o.name("back", familyName(v6))
-		at, ok := t.comesBack(ctx, v6, o.wan, 10*time.Second)
-		r := timed(drill, about, at.Sub(restored), 3*time.Second, "a new connection is answered", look(), secs("after", at.Sub(restored)))
+		at, ok := t.comesBack(ctx, v6, o.wan, soon+7*time.Second)
+		r := timed(drill, about, at.Sub(restored), soon, "a new connection is answered", look(), secs("after", at.Sub(restored)))
 		if !ok {
-			r = fail(drill, about, "a new connection is answered within 3 s", "not in 10 s", look())
+			r = fail(drill, about, "a new connection is answered within "+seconds(soon), "not in "+seconds(soon+7*time.Second), look())
 		}
 		out = append(out, r)
 	}
-	// A TCP tries again ever more seldom: after an outage of 3 s within as much.
-	end := restored.Add(8 * time.Second)
+	// A TCP tries again ever more seldom: after an outage within as much.
+	end := restored.Add(max(restored.Sub(cut), 3*time.Second) + 5*time.Second)
 	for _, kind := range kept {
 		out = append(out, o.goesOn(ctx, t.flows[kind], about, restored, end, look))
 	}
 	if t.inward[o.wan] != nil {
-		out = append(out, b.inboundAgain(ctx, o.name("inbound"), about, o.wan, v6))
+		out = append(out, b.inboundAgain(ctx, o.name("inbound"), about, o.wan, v6, inboundSoon))
 	}
 	return out
 }

@@ -48,7 +48,7 @@ func (b *Bench) blinks(ctx context.Context, drills []string, wan, about string) 
 	_ = t.flows[lab.Datagrams].Close() // it may have moved
 	delete(t.flows, lab.Datagrams)
 	kept := pass(drills[0], about, secs("the longest silence of a sending connection", t.flows[lab.Sending].Silence(t.since)), packets("conversations lost", 0))
-	if wrong := t.goesOn(ctx, wan, over); wrong != "" {
+	if wrong := t.goesOn(ctx, wan, over, repeats); wrong != "" {
 		kept = fail(drills[0], about, "no TCP connection over the line ends, and all go on", wrong, look())
 	}
 	took := lines()

@@ -199,5 +199,5 @@ func (b *Bench) delegatedLost(ctx context.Context, drill string, l *LAN, home, n
 	if err := errors.Join(b.ISPs[home].Dark(true), b.happens(Restored)); err != nil {
 		return fail(drill, about, "a line that fails", err.Error(), "the lab")
 	}
-	return b.leaves(ctx, drill, about, l, own, next, shortLease, look)
+	return b.leaves(ctx, drill, about, l, own, next, b.noticed(home)+shortLease, look)
 }

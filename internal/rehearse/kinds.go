@@ -26,11 +26,11 @@ func (s *Site) kinds() []Run {
 	var runs []Run
 	// Three misses of a target, each in its turn; two seconds without a word of the
 	// house's conversations; and some for whoever begins one.
-	most := time.Duration(3*len(own))*s.Config.WAN(wan).Probe.Every + 4*time.Second
+	most := time.Duration(3*len(own))*s.every(wan) + 4*time.Second
 	switch {
 	case !slices.ContainsFunc(own, echo) || !slices.ContainsFunc(own, both):
 		s.omit(false, "an ISP that answers pings and nothing else", "%s and %s have no target in common that is asked otherwise than by an echo", wan, order[1])
-	case most > 30*time.Second || s.Config.WAN(wan).Metered:
+	case most > 30*time.Second || s.metered(wan):
 		s.omit(false, "an ISP that answers pings and nothing else", "%s is tried so seldom that it would take minutes to find out", wan)
 	default:
 		about := wan + " answers pings and nothing else"
@@ -118,9 +118,6 @@ func (b *Bench) onlyPings(ctx context.Context, drills []string, wan, about strin
 	return append(out, b.hollow(wan, about).back(ctx, t, about, look)...)
 }
 
-// quietFor is longer than a line lives on what comes back of old conversations.
-const quietFor = 6 * time.Second
-
 // noPings has the line in use answer everything but pings, while nobody in the
 // house begins anything: the line stays in use by its other targets alone, and
 // also when it answers pings again.
@@ -147,7 +144,8 @@ func (b *Bench) noPings(ctx context.Context, drills []string, wan, about string)
 		if err != nil {
 			return append(out, failAll(drills[i:], about, expected, err.Error(), "the lab")...)
 		}
-		pause(ctx, quietFor)
+		// Longer than a line lives on what comes back of old conversations.
+		pause(ctx, b.doubted(wan)+2*time.Second)
 		since := time.Now()
 		by, wrong := t.newGoes(ctx, t.v6)
 		if seen := stray.seen.Load(); seen != nil {
@@ -156,7 +154,7 @@ func (b *Bench) noPings(ctx context.Context, drills []string, wan, about string)
 			wrong = "a new connection goes by " + by
 		}
 		if wrong == "" {
-			wrong = t.goesOn(ctx, wan, since)
+			wrong = t.goesOn(ctx, wan, since, repeats)
 		}
 		if wrong != "" {
 			out = append(out, fail(drills[i], about, expected, wrong, look()))

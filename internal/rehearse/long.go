@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/insomniacslk/dhcp/dhcpv4"
@@ -45,7 +46,9 @@ func (s *Site) longRuns(p Pace) []Run {
 	var runs []Run
 	v6 := s.talk6()
 	order := s.Order(v6)
-	if len(order) > 1 {
+	if len(order) > 1 && s.noticed(order[0]) > p.Down/2 {
+		s.omit(false, "a line that flaps", "%s is tried each %s only, and dark for %s", order[0], seconds(s.every(order[0])), seconds(p.Down))
+	} else if len(order) > 1 {
 		wan := order[0]
 		drills := []string{name("flaps", wan, "moves"), name("flaps", wan, "without")}
 		if !s.Config.WAN(order[1]).Move {
@@ -61,6 +64,10 @@ func (s *Site) longRuns(p Pace) []Run {
 		if len(order) > 1 {
 			drills = append(drills, name("blackout", wan, "others"))
 		}
+		if slow := slices.IndexFunc(order, func(o string) bool { return !s.leases(o, v6) && s.noticed(o) > p.Outage/2 }); slow >= 0 {
+			s.omit(false, "all lines lost and back", "%s is tried each %s only, and lost for %s", order[slow], seconds(s.every(order[slow])), seconds(p.Outage))
+			break
+		}
 		about := fmt.Sprintf("all lines are lost for %s, past the ends of their leases; %s is back first", seconds(p.Outage), wan)
 		runs = append(runs, Run{Name: "blackout-" + wan, About: about, Variant: Variant{Lease: p.Lease},
 			Takes: p.Outage + leasedWithin + s.Config.Failover.HoldDown + around,
@@ -68,6 +75,9 @@ func (s *Site) longRuns(p Pace) []Run {
 	}
 	return runs
 }
+
+// leases says whether a line of a family is gone with its lease.
+func (s *Site) leases(wan string, v6 bool) bool { return !v6 && s.Line(wan).DHCP }
 
 // flaps has the line in use come and go. The house leaves it and stays away: a line
 // that flaps has to be good about as long as it was bad. What it does by the other
@@ -94,7 +104,7 @@ func (b *Bench) flaps(ctx context.Context, p Pace, drills []string, wan, about s
 	other := b.Order(t.v6)[1]
 	if at, ok := t.comesBack(ctx, t.v6, other, p.Down); !ok {
 		return fails("new connections by "+other, fmt.Errorf("none after %s", seconds(time.Since(began))))
-	} else if took := at.Sub(began); took > 2*time.Second {
+	} else if took := at.Sub(began); took > b.noticed(wan)+time.Second {
 		return fails("new connections by "+other, fmt.Errorf("not before %s", seconds(took)))
 	}
 	// What the house does by the other line from now on.
@@ -138,7 +148,8 @@ func (b *Bench) flaps(ctx context.Context, p Pace, drills []string, wan, about s
 		}
 	}
 	// A line worked at all times, so that each second without one is weir's.
-	without := timed(drills[1], about, 0, time.Second*time.Duration(max(left, 1)), "", "")
+	most := b.noticed(wan) * time.Duration(max(left, 1))
+	without := timed(drills[1], about, 0, most, "", "")
 	for v6, ping := range t.echo {
 		if len(b.Order(v6)) < 2 {
 			continue // no other line has the family
@@ -148,7 +159,7 @@ func (b *Bench) flaps(ctx context.Context, p Pace, drills []string, wan, about s
 			sum += g.Len()
 		}
 		if sum.Seconds() >= without.Judged.Value {
-			without = timed(drills[1], about, sum, time.Second*time.Duration(max(left, 1)), "in all, a second without an answered "+familyName(v6)+" echo each time that the house leaves the line", look(),
+			without = timed(drills[1], about, sum, most, "in all, as long without an answered "+familyName(v6)+" echo as it takes to leave the line, each time that the house does", look(),
 				secs("without an answer, in all", sum), secs("of", p.flapping()))
 		}
 	}
@@ -213,7 +224,7 @@ func (b *Bench) blackout(ctx context.Context, p Pace, drills []string, first, ab
 		return append(out, fails(1, "the end of the outage", err)...)
 	}
 	b.step("%s is back", first)
-	most := b.back(first, v6)
+	most := b.back(first, v6, b.needed(first))
 	at, ok := t.comesBack(ctx, v6, first, most+5*time.Second)
 	r := timed(drills[1], about, at.Sub(restored), most, "a new connection by "+first, look(), secs("after", at.Sub(restored)))
 	if !ok {
@@ -225,12 +236,12 @@ func (b *Bench) blackout(ctx context.Context, p Pace, drills []string, first, ab
 	return append(out, b.othersBack(ctx, t, drills[2], first, about, look))
 }
 
-// back is within what time a line works again whose ISP does.
-func (b *Bench) back(wan string, v6 bool) time.Duration {
-	if !v6 && b.ISPs[wan].DHCP {
+// back is within what time a line works again whose ISP does, if it is asked so often.
+func (b *Bench) back(wan string, v6 bool, asked time.Duration) time.Duration {
+	if b.leases(wan, v6) {
 		return leasedWithin + 2*time.Second
 	}
-	return 4 * time.Second
+	return asked + 4*time.Second
 }
 
 // othersBack gives the other lines back. Each leases an address; if one of them is
@@ -265,7 +276,7 @@ func (b *Bench) othersBack(ctx context.Context, t *traffic, drill, first, about 
 		}
 		return pass(drill, about, secs("all leased after", time.Since(restored)))
 	}
-	most := b.back(order[0], t.v6) + hold + 2*time.Second
+	most := b.back(order[0], t.v6, b.found(order[0])) + hold + 2*time.Second
 	at, ok := t.comesBack(ctx, t.v6, order[0], most+5*time.Second)
 	if !ok {
 		return fail(drill, about, "new connections by "+order[0]+" again within "+seconds(most), "not in "+seconds(most+5*time.Second), look())

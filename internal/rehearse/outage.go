@@ -13,14 +13,14 @@ import (
 type way struct {
 	word  string
 	about string
-	most  time.Duration // until the house is served by another line
+	told  bool // the kernel tells when
 	cut   func(i *lab.ISP, on bool) error
 }
 
-// The ways. The limits are what weir promises.
+// The ways.
 var ways = []way{
-	{"dark", "goes dark behind its router", time.Second, func(i *lab.ISP, on bool) error { return i.Dark(on) }},
-	{"carrier", "loses its carrier", 100 * time.Millisecond, func(i *lab.ISP, on bool) error { return i.Carrier(!on) }},
+	{"dark", "goes dark behind its router", false, func(i *lab.ISP, on bool) error { return i.Dark(on) }},
+	{"carrier", "loses its carrier", true, func(i *lab.ISP, on bool) error { return i.Carrier(!on) }},
 }
 
 // fault loses a line, or gives it back.
@@ -44,6 +44,7 @@ type outage struct {
 	other string // who takes over the conversations' family
 	v6    bool   // that family
 	way   way
+	most  time.Duration // until the house is served by another line
 }
 
 // lossAct loses the line that is in use and gives it back.
@@ -53,7 +54,7 @@ func lossAct(s *Site, w way, wan string) (Act, bool) {
 	if len(order) < 2 || order[0] != wan {
 		return Act{}, false
 	}
-	o := outage{s: s, wan: wan, other: order[1], v6: v6, way: w}
+	o := outage{s: s, wan: wan, other: order[1], v6: v6, way: w, most: s.most(w, wan)}
 	return promised(wan+" "+w.about, wan, false, Act{Drills: o.drills(), Do: o.do}), true
 }
 
@@ -87,8 +88,11 @@ func (o outage) drills() []string {
 	return append(out, o.backDrills()...)
 }
 
-// backDrills are those of the line's return.
+// backDrills are those of the line's return, if that is waited for.
 func (o outage) backDrills() []string {
+	if !o.s.returns() {
+		return nil
+	}
 	out := []string{o.name("back"), o.name("calm")}
 	if o.hasInward(o.wan) {
 		out = append(out, o.name("inbound"))
@@ -117,11 +121,11 @@ func (o outage) do(ctx context.Context, b *Bench) []Result {
 	cut := time.Now()
 	var out []Result
 	for _, v6 := range o.families() {
-		gap, back := t.gap(ctx, v6, cut, 6*time.Second)
-		r := timed(o.name("gap", familyName(v6)), about, gap.Len(), o.way.most, "echoes answered again by "+o.s.Order(v6)[1], look(),
+		gap, back := t.gap(ctx, v6, cut, o.most+5*time.Second)
+		r := timed(o.name("gap", familyName(v6)), about, gap.Len(), o.most, "echoes answered again by "+o.s.Order(v6)[1], look(),
 			secs("gap", gap.Len()), packets("lost", gap.Lost))
 		if !back {
-			r = fail(r.Drill, about, r.Expected, "none answered in 6 s", look())
+			r = fail(r.Drill, about, r.Expected, "none answered in "+seconds(o.most+5*time.Second), look())
 		}
 		r.Timeline = t.timeline(v6, cut, o.wan, o.s.Order(v6)[1])
 		out = append(out, r)
@@ -132,8 +136,11 @@ func (o outage) do(ctx context.Context, b *Bench) []Result {
 		out = append(out, undisturbed(o.name("others"), about, "a conversation from outside by "+o.other, f, t.since, look()))
 	}
 
+	if o.backDrills() == nil {
+		return out
+	}
 	if err := b.fault(o.way, o.wan, false); err != nil {
-		return append(out, failAll([]string{o.name("back"), o.name("calm")}, about, "the outage's end", err.Error(), "the lab")...)
+		return append(out, failAll(o.backDrills(), about, "the outage's end", err.Error(), "the lab")...)
 	}
 	return append(out, o.back(ctx, t, about, look)...)
 }
@@ -160,7 +167,7 @@ func (o outage) flows(ctx context.Context, t *traffic, about string, cut time.Ti
 		out = append(out, o.told(ctx, t.flows[k.kind], o.name(k.drill), about, k.what+" connection is reset", cut, look))
 	}
 
-	most := o.way.most + slack
+	most := o.most + slack
 	at, ok := t.flows[lab.Datagrams].HeardFrom(ctx, "inet-"+o.other, cut, time.Until(cut.Add(most+time.Second)))
 	if !ok {
 		return append(out, fail(o.name("datagrams"), about, "a UDP conversation goes on by "+o.other, "nothing was heard of it there", look()))
@@ -185,7 +192,7 @@ var connections = []struct {
 
 // told looks whether a connection is reset, after the grace and soon after it.
 func (o outage) told(ctx context.Context, f *lab.Flow, drill, about, expected string, cut time.Time, look func() string) Result {
-	most := o.way.most + grace + slack
+	most := o.most + grace + slack
 	at, err, ended := f.Ended(ctx, time.Until(cut.Add(most+time.Second)))
 	switch took := at.Sub(cut); {
 	case !ended:
@@ -206,18 +213,19 @@ func (o outage) told(ctx context.Context, f *lab.Flow, drill, about, expected st
 // the file says so (on_return).
 func (o outage) back(ctx context.Context, t *traffic, about string, look func() string) []Result {
 	b, hold := t.b, o.s.Config.Failover.HoldDown
+	most := hold + o.s.again(o.way, o.wan) + time.Second
 	restored := time.Now()
 	// Echoes keep coming by the other line: what is lost from here on is lost by
 	// the line's return.
-	at, ok := t.comesBack(ctx, o.v6, o.wan, hold+10*time.Second)
+	at, ok := t.comesBack(ctx, o.v6, o.wan, most+7*time.Second)
 	backName, calm := o.name("back"), o.name("calm")
 	var out []Result
 	switch took := at.Sub(restored); {
 	case !ok:
 		out = append(out, fail(backName, about, fmt.Sprintf("new connections by %s again after %s", o.wan, seconds(hold)),
-			fmt.Sprintf("not in %s", seconds(hold+10*time.Second)), look()))
+			fmt.Sprintf("not in %s", seconds(most+7*time.Second)), look()))
 	default:
-		r := timed(backName, about, took, hold+3*time.Second, "new connections by "+o.wan+" again", look(), secs("after", took))
+		r := timed(backName, about, took, most, "new connections by "+o.wan+" again", look(), secs("after", took))
 		// A probe may have been answered just before the lab says that it is over.
 		if r.Judged.Least = (hold - 500*time.Millisecond).Seconds(); !r.Judged.ok() && r.OK {
 			r.OK, r.Expected, r.Seen, r.Look = false, "not before "+seconds(hold)+" of good time", seconds(took), look()
@@ -244,16 +252,19 @@ func (o outage) back(ctx context.Context, t *traffic, about string, look func() 
 		out = append(out, pass(calm, about, packets("lost", 0)))
 	}
 	if t.inward[o.wan] != nil {
-		out = append(out, b.inboundAgain(ctx, o.name("inbound"), about, o.wan, o.v6))
+		out = append(out, b.inboundAgain(ctx, o.name("inbound"), about, o.wan, o.v6, inboundSoon))
 	}
 	return out
 }
 
+// inboundSoon is within what time a line that works is used by whoever comes in.
+const inboundSoon = 5 * time.Second
+
 // inboundAgain asks a forward from outside by a line that has come back.
-func (b *Bench) inboundAgain(ctx context.Context, drill, about, wan string, v6 bool) Result {
+func (b *Bench) inboundAgain(ctx context.Context, drill, about, wan string, v6 bool, most time.Duration) Result {
 	f, port := b.inbound(wan, v6)
 	start := time.Now()
-	end := start.Add(5 * time.Second)
+	end := start.Add(most)
 	var seen string
 	for time.Now().Before(end) && ctx.Err() == nil {
 		public, err := b.publicAddr(ctx, wan, v6)
@@ -268,7 +279,7 @@ func (b *Bench) inboundAgain(ctx context.Context, drill, about, wan string, v6 b
 		seen = fmt.Sprintf("%s (%v)", a, err)
 		pause(ctx, 50*time.Millisecond)
 	}
-	return fail(drill, about, fmt.Sprintf("%s reached from the internet by %s again within 5 s", place(f.Pos), wan), seen, "weir's log: "+b.Daemon.Log(5))
+	return fail(drill, about, fmt.Sprintf("%s reached from the internet by %s again within %s", place(f.Pos), wan, seconds(most)), seen, "weir's log: "+b.Daemon.Log(5))
 }
 
 // undisturbed judges a conversation that should not have noticed.

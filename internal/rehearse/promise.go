@@ -82,15 +82,10 @@ func (m *measure) promise(fault string, bad bool) *Promise {
 		}
 	}
 	if e := m.talk.echo[m.talk.v6]; e != nil && !bad {
-		beats := settled(e.Beats(), m.cut.Add(-lab.Late))
-		gap := lab.Longest(beats).Len().Seconds()
+		all := settled(e.Beats(), m.cut.Add(-lab.Late))
+		gap := lab.Longest(all).Len().Seconds()
 		p.Gap = &gap
-		p.Timeline = &Timeline{From: m.wan}
-		for _, x := range beats {
-			if at := x.Sent.Sub(m.cut); at < shownAfter {
-				p.Timeline.Beats = append(p.Timeline.Beats, Beat{At: at.Seconds(), OK: x.Good()})
-			}
-		}
+		p.Timeline = &Timeline{From: m.wan, Beats: beats(all, m.cut)}
 	}
 	flows := []*lab.Flow{m.talk.inward[m.wan]}
 	for kind, f := range m.talk.flows {
@@ -118,8 +113,14 @@ func (m *measure) promise(fault string, bad bool) *Promise {
 	return p
 }
 
-// mark is how long a mark of a timeline is, in seconds.
-const mark = 0.1
+// mark is how long a mark of a timeline is, in seconds: a second where the gap is one
+// of many.
+func (t *Timeline) mark() float64 {
+	if t.lost() > shownAfter.Seconds() {
+		return 1
+	}
+	return 0.1
+}
 
 // lost is when the last echo was lost, in seconds after the fault; 0: none was.
 func (t *Timeline) lost() float64 {
@@ -136,12 +137,13 @@ func (t *Timeline) lost() float64 {
 
 // String draws the timeline, from 0.2 s before the fault until 0.5 s after the last
 // loss, and 1.5 s at least: a mark for each tenth of a second, "×" for one in which
-// an echo was lost, "╎" at the fault.
+// an echo was lost, "╎" at the fault. After 5 s and more a mark is a second.
 func (t *Timeline) String() string {
 	if t == nil || len(t.Beats) == 0 {
 		return ""
 	}
 	const before = 2
+	mark := t.mark()
 	cells := make([]rune, before+int(max(1.5, t.lost()+0.5)/mark))
 	for _, b := range t.Beats {
 		i := before + int(b.At/mark)
@@ -157,7 +159,10 @@ func (t *Timeline) String() string {
 		}
 	}
 	s := strings.ReplaceAll(string(cells[:before])+"╎"+string(cells[before:]), "\x00", " ")
-	return strings.TrimRight(s, " ")
+	if s = strings.TrimRight(s, " "); mark == 1 {
+		s += " (a mark is 1 s)"
+	}
+	return s
 }
 
 // promises writes what the file promises as a table.

@@ -6,6 +6,9 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"time"
+
+	"weir/internal/lab"
 )
 
 func TestTimelineString(t *testing.T) {
@@ -18,9 +21,47 @@ func TestTimelineString(t *testing.T) {
 	if got, want := line.String(), "──╎×××───"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
+	// A minute's gap has a mark for each second.
+	long := &Timeline{}
+	for i := range 700 {
+		at := float64(i)/10 - 1.95
+		long.Beats = append(long.Beats, Beat{At: at, OK: at < 0 || at > 59.9})
+	}
+	if got, want := long.String(), "──╎"+strings.Repeat("×", 60)+" (a mark is 1 s)"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
 	for name, l := range map[string]*Timeline{"none": nil, "empty": {}} {
 		if got := l.String(); got != "" {
 			t.Errorf("%s: %q", name, got)
+		}
+	}
+}
+
+// TestBeats: a timeline goes on until the gap that the fault made is over, and has
+// no more echoes for that.
+func TestBeats(t *testing.T) {
+	cut := time.Now()
+	for _, c := range []struct{ lost, again, end time.Duration }{
+		{0, 900 * time.Millisecond, 5 * time.Second},
+		{0, time.Minute, time.Minute + 500*time.Millisecond},
+		{10 * time.Second, 20 * time.Second, 5 * time.Second}, // of another fault
+	} {
+		var all []lab.Beat
+		for at := -300 * time.Millisecond; at < 70*time.Second; at += 10 * time.Millisecond {
+			b := lab.Beat{Sent: cut.Add(at), RTT: time.Millisecond}
+			if at >= c.lost && at < c.again {
+				b.RTT = 0
+			}
+			all = append(all, b)
+		}
+		got := beats(all, cut)
+		last := got[len(got)-1].At
+		if d := c.end.Seconds() - last; d < 0 || d > 0.2 || len(got) > shown+50 {
+			t.Errorf("lost from %v to %v: %d echoes until %.2f s, want them until %v", c.lost, c.again, len(got), last, c.end)
+		}
+		tl := Timeline{Beats: got}
+		if want := c.again.Seconds(); c.lost == 0 && (tl.lost() > want || tl.lost() < want-0.2) {
+			t.Errorf("lost until %v is shown as until %.2f s", c.again, tl.lost())
 		}
 	}
 }

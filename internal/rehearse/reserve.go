@@ -30,14 +30,14 @@ func reserveAct(s *Site, w way, wan string) Act {
 		if err := b.fault(w, wan, true); err != nil {
 			return failAll(drills, about, "an outage", err.Error(), "the lab")
 		}
-		// Longer than any verdict takes: a line in reserve is asked each 2 s.
-		long := pause(ctx, 3500*time.Millisecond)
+		// Longer than any verdict takes.
+		long := pause(ctx, s.unused(wan)+time.Second)
 		if err := b.fault(w, wan, false); err != nil || !long {
 			return failAll(drills, about, "the outage's end", fmt.Sprint(err), "the lab")
 		}
 		var out []Result
 		if len(drills) > 1 {
-			out = append(out, b.inboundAgain(ctx, inbound, about, wan, v6))
+			out = append(out, b.inboundAgain(ctx, inbound, about, wan, v6, s.again(w, wan)+inboundSoon))
 		}
 		return append(out, t.undisturbed(calm, about, wan))
 	}}
@@ -97,7 +97,7 @@ func blinkAct(s *Site, wan, used string) Act {
 		}
 		// Back in order: by the line that blinked someone comes in.
 		if o := (outage{s: s, wan: wan, v6: v6}); o.hasInward(wan) {
-			if r := b.inboundAgain(ctx, drill, about, wan, v6); !r.OK {
+			if r := b.inboundAgain(ctx, drill, about, wan, v6, inboundSoon); !r.OK {
 				return []Result{r}
 			}
 		}
@@ -111,11 +111,12 @@ func blinkAct(s *Site, wan, used string) Act {
 			return failAll([]string{drill}, about, "an outage", err.Error(), "the lab")
 		}
 		b.darkened[used] = true
-		gap, back := t.gap(ctx, v6, time.Now(), 6*time.Second)
+		most := s.noticed(used)
+		gap, back := t.gap(ctx, v6, time.Now(), most+5*time.Second)
 		if !back {
-			return []Result{fail(drill, about, "echoes answered again by "+wan, "none in 6 s", look)}
+			return []Result{fail(drill, about, "echoes answered again by "+wan, "none in "+seconds(most+5*time.Second), look)}
 		}
-		return []Result{timed(drill, about, gap.Len(), time.Second, "echoes answered again by "+wan, look, secs("gap", gap.Len()))}
+		return []Result{timed(drill, about, gap.Len(), most, "echoes answered again by "+wan, look, secs("gap", gap.Len()))}
 	}}
 }
 
@@ -159,8 +160,13 @@ func blackoutAct(s *Site) Act {
 		if err := b.happens(Cut); err != nil {
 			return fails(err)
 		}
-		var took time.Duration
-		refused := lab.Until(ctx, 8*time.Second, func() bool {
+		var took, fall time.Duration
+		soon := s.needed(b.Lines[0].Name)
+		for _, l := range b.Lines {
+			fall, soon = max(fall, s.noticed(l.Name)), min(soon, s.needed(l.Name))
+		}
+		limit := 2*fall + 6*time.Second // one falls after the other
+		refused := lab.Until(ctx, limit, func() bool {
 			start := time.Now()
 			_, a, _ := c.Ask(ctx, "tcp", netip.Addr{}, netip.AddrPortFrom(lab.Web(v6), 7), 300*time.Millisecond)
 			took = time.Since(start)
@@ -169,7 +175,7 @@ func blackoutAct(s *Site) Act {
 		look := "the default route on the gateway; weir's log: " + b.Daemon.Log(5)
 		r := pass(told, about, secs("told from", time.Since(cut)), secs("on asking, after", took))
 		if !refused {
-			r = fail(told, about, "clients are told that there is no way", "silence for 8 s", look)
+			r = fail(told, about, "clients are told that there is no way", "silence for "+seconds(limit), look)
 		}
 		if err := all(false); err != nil {
 			return append([]Result{r}, fails(err)[1])
@@ -181,15 +187,16 @@ func blackoutAct(s *Site) Act {
 		// A new connection: what was there before is kept on its line, and goes on
 		// by itself.
 		var at time.Time
-		ok := lab.Until(ctx, 10*time.Second, func() bool {
+		soon += 3 * time.Second
+		ok := lab.Until(ctx, soon+7*time.Second, func() bool {
 			at = time.Now()
 			_, a, _ := c.Ask(ctx, "tcp", netip.Addr{}, netip.AddrPortFrom(lab.Web(v6), 7), 300*time.Millisecond)
 			return a == lab.Answered
 		})
 		if !ok {
-			return []Result{r, fail(back, about, "a new connection is answered within 3 s", "not in 10 s", look)}
+			return []Result{r, fail(back, about, "a new connection is answered within "+seconds(soon), "not in "+seconds(soon+7*time.Second), look)}
 		}
-		return []Result{r, timed(back, about, at.Sub(restored), 3*time.Second, "a new connection is answered", look, secs("after", at.Sub(restored)))}
+		return []Result{r, timed(back, about, at.Sub(restored), soon, "a new connection is answered", look, secs("after", at.Sub(restored)))}
 	}}
 }
 
@@ -207,13 +214,14 @@ func takeoverAct(used, other string) Act {
 		if err := b.fault(ways[0], used, true); err != nil {
 			return failAll([]string{drill}, about, "an outage", err.Error(), "the lab")
 		}
-		gap, back := t.gap(ctx, false, time.Now(), 6*time.Second)
+		most := b.noticed(used)
+		gap, back := t.gap(ctx, false, time.Now(), most+5*time.Second)
 		if !back {
-			return []Result{fail(drill, about, "echoes answered again", "none in 6 s", look)}
+			return []Result{fail(drill, about, "echoes answered again", "none in "+seconds(most+5*time.Second), look)}
 		}
 		if wan, wrong := t.newGoes(ctx, false); wan != other || wrong != "" {
 			return []Result{fail(drill, about, "a new connection goes by "+other, wan+" "+wrong, look)}
 		}
-		return []Result{timed(drill, about, gap.Len(), time.Second, "echoes answered again", look, secs("gap", gap.Len()))}
+		return []Result{timed(drill, about, gap.Len(), most, "echoes answered again", look, secs("gap", gap.Len()))}
 	}}
 }

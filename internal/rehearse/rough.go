@@ -25,11 +25,13 @@ var (
 	wide   = lab.Shape{Rate: 20_000_000, Queue: 250_000}
 )
 
-const (
-	uploads    = 8 // one alone slows down when it sees the delay grow, and has a window to fill first
-	roughFor   = 5 * time.Second
-	roughAfter = 8 * time.Second // a TCP that was losing repeats itself this late
-)
+const uploads = 8 // one alone slows down when it sees the delay grow, and has a window to fill first
+
+// badFor is how long a line is bad: long enough for any verdict on it.
+func (s *Site) badFor(wan string) time.Duration { return s.doubted(wan) + time.Second }
+
+// worst is the longest that a line is bad, for the sake of what goes over it.
+const worst = 20 * time.Second
 
 // rough are the runs of a line in use that is bad but works.
 func (s *Site) rough() []Run {
@@ -42,7 +44,11 @@ func (s *Site) rough() []Run {
 	}
 	var runs []Run
 	shaped := Variant{Shaped: []string{wan}}
-	if len(s.Order(s.talk6())) > 1 {
+	brief := s.badFor(wan) <= worst
+	if !brief {
+		s.omit(false, "a bad line", "%s is tried each %s only, and what is bad for so long ends conversations by itself", wan, seconds(s.every(wan)))
+	}
+	if brief && len(s.Order(s.talk6())) > 1 {
 		runs = append(runs, Run{Name: "rough-" + wan, About: wan + " is bad, but works", Variant: shaped, Acts: []Act{
 			promised(wan+" loses 30 %", wan, true, Act{[]string{name("rough", wan, "loss")}, func(ctx context.Context, b *Bench) []Result {
 				return []Result{b.loss(ctx, name("rough", wan, "loss"), wan, wan+" loses 30 % of all packets, each way")}
@@ -52,13 +58,16 @@ func (s *Site) rough() []Run {
 			}}),
 		}})
 	}
-	if l := s.Line(wan); len(runs) > 0 && l.VLAN == 0 && !s.shared(l.Port) {
+	if l := s.Line(wan); len(s.Order(s.talk6())) > 1 && l.VLAN == 0 && !s.shared(l.Port) {
 		drills := []string{name("rough", wan, "blinks"), name("rough", wan, "blinks", "moves")}
 		about := "the carrier of " + wan + " blinks twenty times, 50 to 500 ms each"
 		act := promised(about, wan, true, Act{drills, func(ctx context.Context, b *Bench) []Result {
 			return b.blinks(ctx, drills, wan, about)
 		}})
 		runs = append(runs, Run{Name: "blinks-" + wan, About: about, Variant: Variant{TAP: []string{wan}}, Acts: []Act{act}})
+	}
+	if !brief {
+		return append(runs, s.oneWay(wan)...)
 	}
 	alone := []string{name("rough", wan, "alone", "buffer"), name("rough", wan, "alone", "loss")}
 	act := Act{alone, func(ctx context.Context, b *Bench) []Result {
@@ -79,7 +88,7 @@ func (s *Site) talk6() bool { return len(s.Order(false)) == 0 }
 
 // onlyLine has all other lines go dark, and waits until that is known.
 func (b *Bench) onlyLine(ctx context.Context, wan string) error {
-	others := 0
+	var known time.Duration
 	for _, i := range b.ISPs {
 		if i.Name == wan {
 			continue
@@ -88,18 +97,16 @@ func (b *Bench) onlyLine(ctx context.Context, wan string) error {
 			return err
 		}
 		b.darkened[i.Name] = true
-		others++
+		known = max(known, b.unused(i.Name)+time.Second)
 	}
-	if others > 0 {
-		pause(ctx, 3*time.Second) // a line in reserve is asked each 2 s
-	}
+	pause(ctx, known)
 	return ctx.Err()
 }
 
 // loss has the line lose packets for a while.
 func (b *Bench) loss(ctx context.Context, drill, wan, about string) Result {
 	return b.bears(ctx, drill, wan, about, lossy, lossy, func(context.Context, *traffic) (string, []Figure) {
-		pause(ctx, roughFor)
+		pause(ctx, b.badFor(wan))
 		return "", nil
 	})
 }
@@ -118,8 +125,8 @@ func (b *Bench) buffer(ctx context.Context, drill, wan, about string) Result {
 			defer up.Close()
 		}
 		began := time.Now()
-		full := lab.Until(ctx, roughFor, func() bool { up, _ := b.ISPs[wan].Counts(); return up.Full > before.Full })
-		pause(ctx, time.Until(began.Add(roughFor)))
+		full := lab.Until(ctx, b.badFor(wan), func() bool { up, _ := b.ISPs[wan].Counts(); return up.Full > before.Full })
+		pause(ctx, time.Until(began.Add(b.badFor(wan))))
 		after, _ := b.ISPs[wan].Counts()
 		if !full {
 			return fmt.Sprintf("the buffer of %s did not fill: %d bytes by that line", wan, after.Bytes-before.Bytes), nil
@@ -148,6 +155,7 @@ func (b *Bench) bears(ctx context.Context, drill, wan, about string, up, down la
 	if err := isp.Shape(up, down); err != nil {
 		return fail(drill, about, "a line with figures", err.Error(), "the lab")
 	}
+	began := time.Now()
 	if err := b.happens(Cut); err != nil {
 		return fail(drill, about, expected, err.Error(), "the lab")
 	}
@@ -164,7 +172,7 @@ func (b *Bench) bears(ctx context.Context, drill, wan, about string, up, down la
 	if wrong != "" {
 		return fail(drill, about, expected, wrong, look())
 	}
-	if wrong := t.goesOn(ctx, wan, restored); wrong != "" {
+	if wrong := t.goesOn(ctx, wan, restored, restored.Sub(began)+3*time.Second); wrong != "" {
 		return fail(drill, about, expected, wrong, look())
 	}
 	if there, back := isp.Counts(); there.Over+back.Over > 0 {
@@ -186,9 +194,12 @@ func (t *traffic) keepAsking(ctx context.Context) (stop func()) {
 	return func() { cancel(); ended.Wait() }
 }
 
+// repeats is within what time a TCP that was losing for some seconds repeats itself.
+const repeats = 8 * time.Second
+
 // goesOn says which of the conversations does not, or nothing: each is heard by
-// the line's internet again, the idle one when it is used.
-func (t *traffic) goesOn(ctx context.Context, wan string, since time.Time) string {
+// the line's internet again within a time, the idle one when it is used.
+func (t *traffic) goesOn(ctx context.Context, wan string, since time.Time, most time.Duration) string {
 	all := map[string]*lab.Flow{}
 	for kind, f := range t.flows {
 		all["the "+string(kind)+" conversation"] = f
@@ -209,7 +220,7 @@ func (t *traffic) goesOn(ctx context.Context, wan string, since time.Time) strin
 		if _, err, ended := f.Ended(ctx, 0); ended {
 			return fmt.Sprintf("%s has ended: %v", what, err)
 		}
-		if _, ok := f.HeardFrom(ctx, host, since, time.Until(since.Add(roughAfter))); !ok {
+		if _, ok := f.HeardFrom(ctx, host, since, time.Until(since.Add(max(most, repeats)))); !ok {
 			if _, err, ended := f.Ended(ctx, 0); ended {
 				return fmt.Sprintf("%s has ended: %v", what, err)
 			}
@@ -288,12 +299,11 @@ func (s *Site) oneWay(wan string) []Run {
 		up, down lab.Shape
 		most     time.Duration
 	}{
-		// What still comes by the line, three downloads that are repeated at us,
-		// speaks for it at first; it is not believed for long.
-		{"uplink", "carries nothing up", "carries nothing up any more, while three downloads are repeated at us", lab.Shape{Dead: true}, wide, 4 * time.Second},
-		{"downlink", "carries nothing down", "carries nothing down any more", lab.Shape{}, lab.Shape{Dead: true}, time.Second},
+		// What still comes by the line speaks for it at first; it is not believed for long.
+		{"uplink", "carries nothing up", "carries nothing up any more, while three downloads are repeated at us", lab.Shape{Dead: true}, wide, s.doubted(wan)},
+		{"downlink", "carries nothing down", "carries nothing down any more", lab.Shape{}, lab.Shape{Dead: true}, s.noticed(wan)},
 	} {
-		o := outage{s: s, wan: wan, other: order[1], v6: s.talk6(), way: way{word: w.word, about: w.about, most: w.most}}
+		o := outage{s: s, wan: wan, other: order[1], v6: s.talk6(), way: way{word: w.word, about: w.about}, most: w.most}
 		drills := []string{o.name("gap"), o.name("new")}
 		for _, k := range connections {
 			drills = append(drills, o.name(k.drill))
@@ -306,7 +316,7 @@ func (s *Site) oneWay(wan string) []Run {
 
 // half loses one direction of the line in use amid downloads.
 func (b *Bench) half(ctx context.Context, drills []string, o outage, up, down lab.Shape) []Result {
-	about, most := o.wan+" "+o.way.about, o.way.most
+	about, most := o.wan+" "+o.way.about, o.most
 	look := func() string { return "the line's verdict and its probes; weir's log: " + b.Daemon.Log(6) }
 	isp := b.ISPs[o.wan]
 	t, err := b.traffic(ctx)

@@ -34,6 +34,7 @@ func (s *Site) routeRun() (Run, bool) {
 		return out
 	}
 	run.Acts = append(run.Acts, plain)
+	var lost, back time.Duration
 	for _, l := range s.Lines {
 		by := slices.DeleteFunc(slices.Clone(all), func(p prober) bool { return s.exit(p.route, p.v6, "") != l.Name })
 		if len(by) == 0 {
@@ -41,11 +42,16 @@ func (s *Site) routeRun() (Run, bool) {
 		}
 		act := Act{}
 		for _, p := range by {
-			act.Drills = append(act.Drills, p.drill("without", l.Name), p.drill("back", l.Name))
+			act.Drills = append(act.Drills, p.drill("without", l.Name))
+			if s.returns() {
+				act.Drills = append(act.Drills, p.drill("back", l.Name))
+			}
 		}
 		act.Do = func(ctx context.Context, b *Bench) []Result { return b.routesWithout(ctx, by, l.Name) }
 		run.Acts = append(run.Acts, act)
+		lost, back = lost+s.noticed(l.Name), back+s.found(l.Name)
 	}
+	run.Takes = s.minutes(lost, back)
 	return run, true
 }
 
@@ -222,8 +228,9 @@ func (b *Bench) routesWithout(ctx context.Context, all []prober, wan string) []R
 	bad := func(expected string, err error) []Result {
 		var out []Result
 		for _, p := range all {
-			out = append(out, fail(p.drill("without", wan), about+p.String(), expected, err.Error(), "weir's log: "+b.Daemon.Log(5)),
-				fail(p.drill("back", wan), about+p.String(), expected, err.Error(), "weir's log: "+b.Daemon.Log(5)))
+			for _, what := range []string{"without", "back"} {
+				out = append(out, fail(p.drill(what, wan), about+p.String(), expected, err.Error(), "weir's log: "+b.Daemon.Log(5)))
+			}
 		}
 		return out
 	}
@@ -246,12 +253,15 @@ func (b *Bench) routesWithout(ctx context.Context, all []prober, wan string) []R
 	for i, p := range all {
 		wg.Go(func() {
 			want := b.exit(p.route, p.v6, wan)
-			got := b.untilRoute(ctx, p, want, b.lostLimit(wan))
+			got := b.untilRoute(ctx, p, want, b.doubted(wan))
 			look := fmt.Sprintf("%s; weir's log: %s", place(p.route.Pos), b.Daemon.Log(5))
 			results[i] = p.judge(p.drill("without", wan), about+p.String(), look, want, got, seen[i], secs("after", got.at.Sub(cut)))
 		})
 	}
 	wg.Wait()
+	if !b.returns() {
+		return results
+	}
 	if err := b.fault(ways[0], wan, false); err != nil {
 		return append(results, bad("the outage's end", err)...)
 	}
@@ -259,23 +269,13 @@ func (b *Bench) routesWithout(ctx context.Context, all []prober, wan string) []R
 	restored := time.Now()
 	for i, p := range all {
 		wg.Go(func() {
-			got := b.untilRoute(ctx, p, wan, b.Config.Failover.HoldDown+10*time.Second)
+			got := b.untilRoute(ctx, p, wan, b.Config.Failover.HoldDown+b.found(wan)+10*time.Second)
 			look := fmt.Sprintf("%s; weir's log: %s", place(p.route.Pos), b.Daemon.Log(5))
 			back[i] = p.judge(p.drill("back", wan), about+p.String(), look, wan, got, seen[i], secs("after", got.at.Sub(restored)))
 		})
 	}
 	wg.Wait()
 	return append(results, back...)
-}
-
-// lostLimit is how long a line that a route leads to may be lost before it is known,
-// and some: a metered one is asked when what is begun by it has brought nothing, not
-// more often than each 10 s.
-func (s *Site) lostLimit(wan string) time.Duration {
-	if w := s.Config.WAN(wan); w != nil && w.Metered {
-		return 16 * time.Second
-	}
-	return 4 * time.Second
 }
 
 // untilRoute tries until a connection goes where it has to, and returns the try

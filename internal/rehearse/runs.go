@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"syscall"
+	"time"
 
 	"weir/internal/config"
 )
@@ -68,6 +69,10 @@ func Runs(s *Site, long *Pace) []Run {
 	if len(s.Lines) > 0 && len(s.LANs) > 0 {
 		add(restartAct(s, "KILL", syscall.SIGKILL), restartAct(s, "TERM", syscall.SIGTERM))
 	}
+	s.unhurried = long != nil
+	if !s.returns() {
+		s.omit(false, "a line's return", "hold_down is %s: --long waits for it", seconds(s.Config.Failover.HoldDown))
+	}
 	var runs []Run
 	bare := slices.ContainsFunc(s.LANs, func(l LAN) bool { return s.free(&l) }) // somebody shows what the house does without routes
 	if bare && long != nil {
@@ -97,12 +102,13 @@ func Runs(s *Site, long *Pace) []Run {
 // one, as do what their ISPs' DHCP servers do.
 func (s *Site) losses() []Run {
 	var runs []Run
+	var waits time.Duration
 	reserve := Run{Name: "reserve", About: "lines in reserve lost"}
 	for i := range s.Lines {
 		l := &s.Lines[i]
 		inUse := s.first(false) == l.Name || s.first(true) == l.Name
 		for _, w := range ways {
-			run := Run{Name: w.word + "-" + l.Name, About: l.Name + " " + w.about}
+			run := Run{Name: w.word + "-" + l.Name, About: l.Name + " " + w.about, Takes: s.minutes(s.most(w, l.Name), s.again(w, l.Name))}
 			tap := w.word == "carrier" && s.Machine.TAP == "" && l.VLAN == 0 && !s.shared(l.Port)
 			if act, ok := lossAct(s, w, l.Name); ok {
 				run.Acts = append(run.Acts, act)
@@ -120,6 +126,7 @@ func (s *Site) losses() []Run {
 					reserve.Variant.TAP = append(reserve.Variant.TAP, l.Name)
 				}
 				reserve.Acts = append(reserve.Acts, promised(l.Name+", in reserve, "+w.about, l.Name, false, reserveAct(s, w, l.Name)))
+				waits += s.unused(l.Name) + s.again(w, l.Name)
 			}
 		}
 		if !l.DHCP {
@@ -146,6 +153,9 @@ func (s *Site) losses() []Run {
 		reserve.Acts = append(reserve.Acts, blackoutAct(s))
 	}
 	if reserve.Acts != nil {
+		if waits > time.Minute {
+			reserve.Takes = waits + around
+		}
 		runs = append(runs, reserve)
 	}
 	return runs

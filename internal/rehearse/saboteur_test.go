@@ -248,7 +248,7 @@ func stages() []stage {
 		}
 		out = append(out, stage{file, l.only, l.by})
 	}
-	return slices.Concat(out, alone, routed, rough, long)
+	return slices.Concat(out, alone, routed, rough, slow, long)
 }
 
 var onlyStage = flag.String("stage", "", "only the saboteurs whose file and part hold this text")

@@ -20,7 +20,8 @@ type Site struct {
 	// Omitted is what can't be rehearsed here, and why.
 	Omitted []Omission
 
-	probers []prober // of the file's routes
+	probers   []prober // of the file's routes
+	unhurried bool     // what takes minutes is made as well
 }
 
 // LAN is a LAN of the house with those on it.

@@ -4,6 +4,7 @@ import (
 	"encoding/xml"
 	"fmt"
 	"io"
+	"math"
 	"strings"
 )
 
@@ -184,7 +185,7 @@ func (d *drawing) timeline(y int, r Result, length float64) {
 		fmt.Fprintf(&d.b, `<rect x="%.1f" y="%d" width="%.1f" height="%d" class="%s" style="stroke:none"/>`+"\n", at(b.At), y+40-h, wide, h, class)
 	}
 	fmt.Fprintf(&d.b, `<line x1="%.1f" y1="%d" x2="%.1f" y2="%d" class="cut"/>`+"\n", at(0), y+6, at(0), y+46)
-	for s := 0.0; s < length; s += 0.5 {
+	for s := 0.0; s < length; s += max(0.5, math.Floor(length/12)) {
 		d.text(int(at(s))-8, y+56, "small", fmt.Sprintf("%g s", s))
 	}
 }

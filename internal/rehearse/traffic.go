@@ -176,20 +176,43 @@ func (t *traffic) comesBack(ctx context.Context, v6 bool, wan string, limit time
 	return time.Time{}, false
 }
 
-// A timeline begins so long before a fault, and goes on so long after it at most:
-// the longest gap that any drill allows, and some.
+// A timeline begins so long before a fault, and goes on so long after it, and after
+// the gap that it made.
 const (
 	shownBefore = 300 * time.Millisecond
 	shownAfter  = 5 * time.Second
+	shownEnd    = 500 * time.Millisecond
+
+	// shown is how many echoes a timeline has at most. Of those that are more it has
+	// one for all of a while, lost if one of them is.
+	shown = 600
 )
 
 // timeline is the echoes of a family from shortly before a moment until now.
 func (t *traffic) timeline(v6 bool, cut time.Time, from, to string) *Timeline {
-	line := &Timeline{From: from, To: to}
-	for _, b := range settled(t.echo[v6].Beats(), cut.Add(-shownBefore)) {
-		if at := b.Sent.Sub(cut); at < shownAfter {
-			line.Beats = append(line.Beats, Beat{At: at.Seconds(), OK: b.Good()})
+	return &Timeline{From: from, To: to, Beats: beats(settled(t.echo[v6].Beats(), cut.Add(-shownBefore)), cut)}
+}
+
+// beats are those of a timeline.
+func beats(all []lab.Beat, cut time.Time) []Beat {
+	length := shownAfter
+	for _, g := range lab.Gaps(all) {
+		if g.From.Sub(cut) < shownAfter {
+			length = max(length, g.To.Sub(cut)+shownEnd)
 		}
 	}
-	return line
+	var out []Beat
+	while := length / shown
+	next := cut.Add(-time.Hour)
+	for _, b := range all {
+		switch {
+		case b.Sent.Sub(cut) >= length:
+		case !b.Sent.Before(next), !b.Sent.Before(cut) && out[len(out)-1].At < 0:
+			out = append(out, Beat{At: b.Sent.Sub(cut).Seconds(), OK: b.Good()})
+			next = b.Sent.Add(while)
+		case !b.Good():
+			out[len(out)-1].OK = false
+		}
+	}
+	return out
 }
