@@ -54,18 +54,21 @@ func printUse(w io.Writer, use4, use6 api.Use) {
 	}
 }
 
-// owed says what a line owes until it is preferred again, whether its resolvers
-// answer, and who does not answer on it; "" is nothing.
-func owed(l api.Line) string {
+// owed says what a line owes until it is preferred again and what of it is left,
+// whether its resolvers answer, and who does not answer on it; "" is nothing.
+func owed(l api.Line, now time.Time) string {
 	var parts []string
 	if l.HoldDownS > 0 {
 		s := "owes " + seconds(l.HoldDownS) + " of good time"
+		if !l.GoodAt.IsZero() {
+			s += ", " + span(l.GoodAt.Sub(now)) + " of it left"
+		}
 		if l.Relapses > 0 {
-			s += fmt.Sprintf(", failed again %d times of late", l.Relapses)
+			s += ", failed again " + times(l.Relapses) + " of late"
 		}
 		parts = append(parts, s)
 	} else if l.Relapses > 0 {
-		parts = append(parts, fmt.Sprintf("failed again %d times of late, the next time it owes %s of good time", l.Relapses, seconds(l.NextHoldDownS)))
+		parts = append(parts, fmt.Sprintf("failed again %s of late, the next time it owes %s of good time", times(l.Relapses), seconds(l.NextHoldDownS)))
 	}
 	if l.DNSError != "" {
 		parts = append(parts, "DNS broken, its resolvers give no answer: "+l.DNSError)
@@ -74,6 +77,13 @@ func owed(l api.Line) string {
 		parts = append(parts, "no answer from "+strings.Join(l.Deaf, ", ")+" while others do")
 	}
 	return strings.Join(parts, "; ")
+}
+
+func times(n int) string {
+	if n == 1 {
+		return "once"
+	}
+	return fmt.Sprintf("%d times", n)
 }
 
 func seconds(s float64) string { return span(time.Duration(s * float64(time.Second))) }
@@ -98,7 +108,7 @@ func lines(w io.Writer, s api.Status, now time.Time) {
 	_ = t.write(w)
 	for _, wan := range s.WANs {
 		for i, l := range []api.Line{wan.IPv4, wan.IPv6} {
-			if what := owed(l); what != "" {
+			if what := owed(l, now); what != "" {
 				fmt.Fprintf(w, "%s %s: %s.\n", wan.Name, []string{"IPv4", "IPv6"}[i], what)
 			}
 		}

@@ -26,7 +26,7 @@ func TestStatusText(t *testing.T) {
 			{Name: "fiber", IPv4: api.Line{Verdict: "down", Since: ago(90 * time.Second), Why: "no carrier", LossPct: f(100), HoldDownS: 120, Relapses: 2, NextHoldDownS: 240}, IPv6: api.Line{Verdict: "off"}},
 			{Name: "lte", IPv4: api.Line{Verdict: "up", Since: ago(74 * time.Hour), Used: true, LossPct: f(0), LatencyMS: f(31.25), Addresses: []string{"203.0.113.10/24", "203.0.113.11/24"}, Relapses: 1, NextHoldDownS: 60, Deaf: []string{"8.8.8.8"}, DNSError: "no answer over UDP"},
 				Flows: &api.Flows{At: ago(74 * time.Hour), Moved: 3, Prodded: 2, Reset: 2},
-				IPv6:  api.Line{Verdict: "absent", Why: "no router advertisement yet"}},
+				IPv6:  api.Line{Verdict: "returning", Since: ago(12 * time.Second), HoldDownS: 30, GoodAt: now.Add(18 * time.Second), Why: "answers again"}},
 		},
 		LANs:     []api.LAN{{Name: "home", Interface: []string{"eth0"}, Present: true, Addresses: []string{"172.31.0.1/24", "fd00::1/64"}, Leases: 3}},
 		Forwards: []api.Forward{{Name: "web", Protocol: []string{"tcp"}, Port: []string{"80", "443"}, To: []string{"172.31.0.23"}, Answers: []string{"203.0.113.10 by lte"}}, {Name: "ssh", Protocol: []string{"tcp"}, Port: []string{"22"}, To: []string{"172.31.0.24"}}},
@@ -46,12 +46,13 @@ IPv4 uses lte: fiber lost its carrier
 IPv6 uses no line: no line has an IPv6 address
 fiber was chosen by ann 1h0m ago; ` + "`weir use auto`" + ` leaves it to failover again
 
-WAN    FAMILY  VERDICT  FOR    LOSS   LATENCY  ADDRESS
-fiber  IPv4    down     1m30s  100 %  -        -                   no carrier
-lte*   IPv4    up       3d2h   0 %    31.2 ms  203.0.113.10/24 +1
-lte    IPv6    absent   -      -      -        -                   no router advertisement yet
+WAN    FAMILY  VERDICT    FOR    LOSS   LATENCY  ADDRESS
+fiber  IPv4    down       1m30s  100 %  -        -                   no carrier
+lte*   IPv4    up         3d2h   0 %    31.2 ms  203.0.113.10/24 +1
+lte    IPv6    returning  12s    -      -        -                   answers again
 fiber IPv4: owes 2m0s of good time, failed again 2 times of late.
-lte IPv4: failed again 1 times of late, the next time it owes 1m0s of good time; DNS broken, its resolvers give no answer: no answer over UDP; no answer from 8.8.8.8 while others do.
+lte IPv4: failed again once of late, the next time it owes 1m0s of good time; DNS broken, its resolvers give no answer: no answer over UDP; no answer from 8.8.8.8 while others do.
+lte IPv6: owes 30s of good time, 18s of it left.
 Flows left lte 3d2h ago: 3 moved, 2 connections prodded, 2 resets sent.
 
 LAN   PORT  ADDRESS                   LEASES

@@ -3,6 +3,7 @@ package failover
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -17,6 +18,11 @@ const chosen = "chosen by hand"
 // force stays.
 func (m *Machine) Use(_ time.Time, wan string) {
 	m.person, m.spoken = wan, true
+	for _, use := range []*choice{&m.use4, &m.use6} {
+		if use.wan != wan && strings.HasPrefix(use.why, chosen) {
+			use.why = "was " + chosen // and nothing that is better works
+		}
+	}
 	m.reorder()
 }
 

@@ -44,6 +44,17 @@ func TestPersonsChoice(t *testing.T) {
 	if use := w.m.Status().Use4; use.WAN != "fiber" || use.Why != chosen {
 		t.Errorf("chosen while it was in use: %+v", use)
 	}
+
+	// Left to failover while the preferred one has its hold-down before it.
+	w.cut(900*sec, 902*sec, fiber)
+	w.run(904 * sec)
+	w.m.Use(w.now, "lte")
+	w.step()
+	w.m.Use(w.now, "")
+	w.step()
+	if use := w.m.Status().Use4; use.WAN != "lte" || use.Why != "was "+chosen {
+		t.Errorf("no longer chosen, and still in use: %+v", use)
+	}
 }
 
 // A WAN that is left out of prefer can be chosen; one that is not there is as
