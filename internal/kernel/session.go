@@ -72,36 +72,43 @@ func parent(root fs.FS, dir string) (int, bool) {
 	return pid, err == nil
 }
 
-// Cut says how a plan would cut a session, "" if it would not: its port moved to
-// a WAN's namespace, taken down or put into a bridge, its address taken away,
-// or the route to the peer.
+// Cut says how a plan would cut a session, "" if it would not: its port, or what that
+// stands on, moved to a WAN's namespace, taken down, out of its bridge or put into
+// one; its address taken away or its network made smaller; or the route to the peer.
 func (s Session) Cut(a plan.Actual, p plan.Plan) string {
 	link := s.link(a)
 	if link == "" {
 		return "" // over loopback, or by an address that is not this namespace's
 	}
+	under := s.under(a, link)
 	for _, step := range p.Steps {
 		why := ""
 		switch do := step.Do.(type) {
 		case plan.MoveLink:
-			if do.From == "" && do.Link == link {
-				why = "moves " + link + " to " + do.To
+			if do.From == "" && under[do.Link] {
+				why = "moves " + do.Link + " to " + do.To
 			}
 		case plan.DeleteLink:
-			if do.NS == "" && do.Link.Name == link {
-				why = "removes " + link
+			if do.NS == "" && under[do.Link.Name] {
+				why = "removes " + do.Link.Name
 			}
 		case plan.SetLink:
-			if do.NS != "" || do.Link != link {
+			if do.NS != "" || !under[do.Link] {
 				break
 			}
 			switch {
 			case do.New.Up != nil && !*do.New.Up:
-				why = "takes " + link + " down"
+				why = "takes " + do.Link + " down"
 			case do.New.Master != nil && *do.New.Master != "":
-				why = "puts " + link + " into the bridge " + *do.New.Master
+				why = "puts " + do.Link + " into the bridge " + *do.New.Master
+			case do.New.Master != nil && do.Link != link:
+				why = "takes " + do.Link + " out of the bridge " + link
 			case do.New.MAC != "":
-				why = "gives " + link + " another MAC address"
+				why = "gives " + do.Link + " another MAC address"
+			}
+		case plan.PutAddr:
+			if do.NS == "" && do.Old != nil && do.Old.Prefix.Addr() == s.Local.WithZone("") && do.Old.Prefix.Contains(s.Peer.WithZone("")) && !do.New.Prefix.Contains(s.Peer.WithZone("")) {
+				why = "makes the network of " + s.Local.String() + " " + do.New.Prefix.Masked().String() + ", which you are not in"
 			}
 		case plan.DeleteAddr:
 			if do.NS == "" && do.Addr.Prefix.Addr() == s.Local.WithZone("") {
@@ -146,6 +153,28 @@ func (s Session) needs(a plan.Actual, r plan.Route) bool {
 		}
 	}
 	return true
+}
+
+// under is the session's link and those that it stands on: a VLAN's port, a bridge's
+// ports, of which any may be the session's. Whoever is asked too often has --confirm.
+func (s Session) under(a plan.Actual, link string) map[string]bool {
+	all := map[string]bool{link: true}
+	for _, n := range a.Namespaces {
+		if n.Name != "" {
+			continue
+		}
+		for range 3 { // a bridge of VLANs on ports is the deepest
+			for _, x := range n.Links {
+				if x.Name != "" && all[x.Master] && x.Master != "" {
+					all[x.Name] = true
+				}
+				if all[x.Name] && x.Kind == "vlan" {
+					all[x.Parent] = true
+				}
+			}
+		}
+	}
+	return all
 }
 
 // link is the link of main that has the session's address.

@@ -42,11 +42,20 @@ func TestSessionCut(t *testing.T) {
 		{Addrs: []plan.Addr{
 			{Addr: desired.Addr{Link: "eth0", Prefix: netip.MustParsePrefix("172.31.0.1/24")}},
 			{Addr: desired.Addr{Link: "eth0", Prefix: netip.MustParsePrefix("fe80::1/64")}},
+			{Addr: desired.Addr{Link: "lan", Prefix: netip.MustParsePrefix("10.0.10.1/24")}},
+		}, Links: []plan.Link{
+			{Name: "eth0"}, {Name: "lan", Kind: "bridge"}, {Name: "eth2", Master: "lan"}, {Name: "eth3.20", Kind: "vlan", Parent: "eth3", Master: "lan"}, {Name: "eth3"},
+			{Name: "eth4", Master: "guests"}, {Name: "guests", Kind: "bridge"},
 		}},
 		{Name: "wan-fiber", Addrs: []plan.Addr{{Addr: desired.Addr{Link: "eth1", Prefix: netip.MustParsePrefix("198.51.100.10/24")}}}},
 	}}
 	lan := Session{Peer: netip.MustParseAddr("172.31.0.50"), Local: netip.MustParseAddr("172.31.0.1")}
 	local6 := Session{Peer: netip.MustParseAddr("fe80::5"), Local: netip.MustParseAddr("fe80::1%eth0")}
+	bridged := Session{Peer: netip.MustParseAddr("10.0.10.200"), Local: netip.MustParseAddr("10.0.10.1")}
+	address := func(prefix string) plan.Addr {
+		return plan.Addr{Addr: desired.Addr{Link: "lan", Prefix: netip.MustParsePrefix(prefix)}}
+	}
+	was := address("10.0.10.1/24")
 	wan := Session{Peer: netip.MustParseAddr("192.0.2.1"), Local: netip.MustParseAddr("198.51.100.10")}
 	old := plan.Route{Route: desired.Route{Dst: netip.MustParsePrefix("0.0.0.0/0"), Link: "eth0"}, Proto: 3}
 	far := Session{Peer: netip.MustParseAddr("192.0.2.1"), Local: netip.MustParseAddr("172.31.0.1")}
@@ -71,6 +80,15 @@ func TestSessionCut(t *testing.T) {
 		{"default route removed, peer far away", far, plan.DeleteRoute{Route: old}, true},
 		{"default route replaced, peer next door", lan, plan.PutRoute{Old: &old}, false},
 		{"default route of ours replaced", far, plan.PutRoute{Old: &plan.Route{Route: old.Route, Proto: desired.RouteProto}}, false},
+		{"a port of the bridge moved", bridged, plan.MoveLink{Link: "eth2", To: "wan-fiber"}, true},
+		{"a port of the bridge taken out", bridged, plan.SetLink{Link: "eth2", New: plan.LinkAttrs{Master: &none}}, true},
+		{"a port put into the bridge", bridged, plan.SetLink{Link: "eth0", New: plan.LinkAttrs{Master: &bridge}}, false},
+		{"a VLAN of the bridge removed", bridged, plan.DeleteLink{Link: desired.Link{Name: "eth3.20"}}, true},
+		{"the port of a VLAN of the bridge moved", bridged, plan.MoveLink{Link: "eth3", To: "wan-fiber"}, true},
+		{"another bridge's port moved", bridged, plan.MoveLink{Link: "eth4", To: "wan-fiber"}, false},
+		{"a network without the peer", bridged, plan.PutAddr{Old: &was, New: address("10.0.10.1/25")}, true},
+		{"a smaller network with the peer", lan, plan.PutAddr{Old: &was, New: address("10.0.10.1/25")}, false},
+		{"a wider network", bridged, plan.PutAddr{Old: &was, New: address("10.0.10.1/16")}, false},
 		{"not of main", wan, plan.MoveLink{Link: "eth1", To: "wan-fiber"}, false},
 	} {
 		if got := c.s.Cut(a, plan.Plan{Steps: []plan.Step{{Do: c.do}}}); (got != "") != c.cut {
