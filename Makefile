@@ -98,10 +98,10 @@ deb: bin/weir
 
 # Beside a plain nftables router, in one run; then what a turn of the loop and reading a file take; then BIND, beside a
 # configuration written by hand.
-#   make bench ONLY=fastpath    the fast path alone, beside none and the peer
+#   make bench ONLY=fastpath    the fast path alone, beside none, peers and bare redirects (as root; iptables, ethtool, iperf3)
 bench: bin/weir | tools-nft
 ifeq ($(ONLY),fastpath)
-	$(GO) run ./test/bench -only-fastpath -rounds 15 bin/weir
+	$(GO) run ./test/bench -only-fastpath -for 200ms bin/weir
 else
 	$(GO) run ./test/bench bin/weir
 	$(GO) test -run '^$$' -bench . ./internal/...

@@ -32,6 +32,12 @@ import (
 type order struct {
 	Do    string        `json:"do"` // small, flows
 	Lasts time.Duration `json:"lasts"`
+
+	Flows int    `json:"flows,omitempty"`
+	Sink  string `json:"sink,omitempty"` // tc or xdp
+	Down  bool   `json:"down,omitempty"` // to the client
+
+	Offloads bool `json:"offloads,omitempty"`
 }
 
 // A figure is the answer: what happened, and in which time.
@@ -40,6 +46,13 @@ type figure struct {
 	Per   float64 `json:"per"` // seconds
 	Parts []part  `json:"parts,omitempty"`
 	Error string  `json:"error,omitempty"`
+
+	// Of a road: Count are the packets that arrived as they should, Per is the processor's.
+	Sent  float64 `json:"sent,omitempty"`
+	Wrong float64 `json:"wrong,omitempty"` // arrived with other addresses
+	Back  float64 `json:"back,omitempty"`  // came back
+	Slow  float64 `json:"slow,omitempty"`  // passed on by the gateway's own IPv4
+	Wall  float64 `json:"wall,omitempty"`  // seconds
 }
 
 // A part is what one process of several took.
@@ -241,3 +254,5 @@ func (s *side) end() {
 	_ = s.cmd.Process.Kill()
 	_ = s.cmd.Wait()
 }
+
+var titles = map[string]string{"small": "64-byte UDP, 256 established flows", "flows": "64-byte UDP, each packet a new flow"}

@@ -74,6 +74,9 @@ func inside(kind, weir string) error {
 	if strings.HasPrefix(kind, "failover-") {
 		return insidePair(ctx, kind, weir)
 	}
+	if road, ok := strings.CutPrefix(kind, "road-"); ok {
+		return insideRoad(ctx, road, weir)
+	}
 	if kind == "dhcp" {
 		return insideLeases(ctx, weir)
 	}
@@ -84,8 +87,6 @@ func inside(kind, weir string) error {
 	switch kind {
 	case "weir":
 		_, err = h.weir(ctx, weir, houseFile+quietProbes)
-	case "fast":
-		_, err = h.weir(ctx, weir, "gateway \"gw\" { fast_path = \"tc\" }\n"+houseFile+quietProbes)
 	case "peer":
 		err = h.peer(ctx)
 	case "wire":
@@ -147,14 +148,8 @@ func newHouse(ctx context.Context) (*house, error) {
 	if err := l.Cable(lab.Plug{Host: l.Gateway(), Dev: "eth1"}, lab.Plug{Host: h.isp, Dev: "cust0"}); err != nil {
 		return nil, err
 	}
-	addrs := []struct{ dev, prefix string }{{"cust0", "198.51.100.1/24"}, {"lo", lab.Web(false).String() + "/32"}}
-	for _, target := range []string{"1.1.1.1/32", "8.8.8.8/32", "9.9.9.9/32"} {
-		addrs = append(addrs, struct{ dev, prefix string }{"lo", target})
-	}
-	for _, a := range addrs {
-		if err := h.isp.AddAddr(a.dev, netip.MustParsePrefix(a.prefix)); err != nil {
-			return nil, err
-		}
+	if err := h.ispAddrs(); err != nil {
+		return nil, err
 	}
 	sw, err := l.Switch("home")
 	if err != nil {
@@ -167,6 +162,20 @@ func newHouse(ctx context.Context) (*house, error) {
 		return nil, err
 	}
 	return h, h.client.Static(netip.MustParsePrefix("172.31.0.50/24"), netip.MustParseAddr("172.31.0.1"))
+}
+
+// ispAddrs makes the ISP's machine the line's router, the internet's server and what is probed.
+func (h *house) ispAddrs() error {
+	addrs := []struct{ dev, prefix string }{{"cust0", "198.51.100.1/24"}, {"lo", lab.Web(false).String() + "/32"}}
+	for _, target := range []string{"1.1.1.1/32", "8.8.8.8/32", "9.9.9.9/32"} {
+		addrs = append(addrs, struct{ dev, prefix string }{"lo", target})
+	}
+	for _, a := range addrs {
+		if err := h.isp.AddAddr(a.dev, netip.MustParsePrefix(a.prefix)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 const stateDir, runtimeDir = "/run/bench/state", "/run/weir"
@@ -200,7 +209,17 @@ func (h *house) weir(ctx context.Context, weir, text string) (*daemonProcess, er
 }
 
 func (h *house) peer(ctx context.Context) error {
-	gw := h.lab.Gateway()
+	if err := plainRouter(h.lab.Gateway()); err != nil {
+		return err
+	}
+	if err := loadRules(ctx, h.lab.Gateway(), peerRules); err != nil {
+		return err
+	}
+	return h.passes(ctx, time.Millisecond)
+}
+
+// plainRouter has the gateway's machine route between its ports.
+func plainRouter(gw *lab.Host) error {
 	for dev, p := range map[string]string{"eth0": "172.31.0.1/24", "eth1": "198.51.100.10/24"} {
 		if err := gw.AddAddr(dev, netip.MustParsePrefix(p)); err != nil {
 			return err
@@ -212,17 +231,16 @@ func (h *house) peer(ctx context.Context) error {
 	if err := gw.Route(netip.MustParsePrefix("0.0.0.0/0"), netip.MustParseAddr("198.51.100.1"), "eth1"); err != nil {
 		return err
 	}
-	if err := gw.Sysctl("net/ipv4/ip_forward", "1"); err != nil {
-		return err
-	}
+	return gw.Sysctl("net/ipv4/ip_forward", "1")
+}
+
+func loadRules(ctx context.Context, h *lab.Host, text string) error {
 	rules := "/run/peer.nft"
-	if err := os.WriteFile(rules, []byte(peerRules), 0o644); err != nil {
+	if err := os.WriteFile(rules, []byte(text), 0o644); err != nil {
 		return err
 	}
-	if _, err := gw.Run(ctx, "nft", "-f", rules); err != nil {
-		return err
-	}
-	return h.passes(ctx, time.Millisecond)
+	_, err := h.Run(ctx, "nft", "-f", rules)
+	return err
 }
 
 // bridge has no router at all: the gateway machine joins its two ports, which is
