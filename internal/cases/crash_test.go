@@ -19,7 +19,7 @@ import (
 // killedRounds is how often the daemon is killed in each of two labs: `make soak` says
 // how often in all.
 func killedRounds(t *testing.T) int {
-	n := 30
+	n := 50
 	if s := os.Getenv("WEIR_SOAK_KILLS"); s != "" {
 		var err error
 		if n, err = strconv.Atoi(s); err != nil {
@@ -132,7 +132,8 @@ func killAtAnyMoment(t *testing.T, rounds int, sabotage bool) {
 		inside, lost, applies, killed := 0, 0, 0, 0
 		// A third is to fall into an apply: where chance had it otherwise more of them follow.
 		for round := 0; round < rounds || !sabotage && inside*3 < round && round < 2*rounds; round++ {
-			what := []string{"apply", "apply", "lease", "apply", "boot", "apply", "failover"}[round%7]
+			kinds := []string{"apply", "apply", "lease", "apply", "boot", "apply", "failover", "apply", "lease", "apply", "boot"}
+			what := kinds[round%len(kinds)]
 			if sabotage {
 				what = "lease"
 			} else if round >= rounds {
