@@ -117,13 +117,16 @@ func (m *Machine) improve(now time.Time, f Family, current *line, order []*line)
 	if !current.tooBad(now) || current.id.WAN == m.person {
 		return
 	}
+	var better *line
 	for _, l := range order {
-		if l != current && l.betterThan(m, now, current) {
-			why := current.id.WAN + ": " + current.badWhy()
-			current.failed(m, now)
-			m.take(now, f, l, why)
-			return
+		if l != current && l.betterThan(m, now, current) && (better == nil || better.verdict != Up && l.verdict == Up) {
+			better = l
 		}
+	}
+	if better != nil {
+		why := current.id.WAN + ": " + current.badWhy()
+		current.failed(m, now)
+		m.take(now, f, better, why)
 	}
 }
 

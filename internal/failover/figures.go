@@ -303,8 +303,8 @@ func (l *line) betterThan(m *Machine, now time.Time, o *line) bool {
 	latency, answered := l.latency()
 	t := m.cfg.Degraded
 	switch {
-	case o.hollow: // then any line that carries something is
-		return l.verdict == Up
+	case o.hollow: // then any line that carries something is, whatever it owes
+		return l.verdict == Up || l.verdict == Returning || l.verdict == Degraded && !l.hollow
 	case l.verdict != Up, len(l.history) < latencyLen, answered == 0,
 		t.Loss > 0 && loss > t.Loss/2, t.Latency > 0 && latency > t.Latency*3/4:
 		l.betterSince = time.Time{}

@@ -280,6 +280,15 @@ func TestPingsAndNothingElse(t *testing.T) {
 	w.run(10 * sec)
 	w.mustUse(t, "lte")
 
+	cfg = severalKinds() // the other line owes good time: it works, and this one does not
+	cfg.HoldDown = time.Hour
+	w = start(cfg, 1)
+	w.cut(40*sec, 42*sec, lte)
+	w.at(60*sec, func() { w.paths[fiber].only = map[Kind]bool{Echo: true} })
+	w.run(67 * sec)
+	w.mustUse(t, "lte")
+	w.mustBe(t, lte, Returning)
+
 	w = start(severalKinds(), 1) // the servers are dead, and not the line
 	w.at(30*sec, func() {
 		for _, p := range w.paths {
