@@ -334,3 +334,20 @@ func TestMetered(t *testing.T) {
 	w.run(330*sec + 300*ms)
 	w.mustUse(t, "fiber")
 }
+
+// A file with another hold-down is told of in the words of a line that has one before
+// it.
+func TestHoldDownChanged(t *testing.T) {
+	w := start(calm(), 1)
+	w.cut(40*sec, 42*sec, lte)
+	w.run(50 * sec)
+	w.mustBe(t, lte, Returning)
+	cfg := calm()
+	cfg.HoldDown = time.Hour
+	w.m.Configure(w.now, cfg)
+	if l := w.line(lte); l.HoldDown != time.Hour || l.Why != "works again; to be good for 1h0m0s" {
+		t.Errorf("owes %v: %s", l.HoldDown, l.Why)
+	}
+	w.m.Configure(w.now, cfg)
+	w.mustBe(t, lte, Returning)
+}

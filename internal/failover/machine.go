@@ -2,6 +2,7 @@ package failover
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"time"
 )
@@ -56,6 +57,7 @@ func New(cfg Config, now time.Time) *Machine {
 // Configure takes a changed file. What is known of lines that stay is kept; a
 // WAN that is gone is in use no longer.
 func (m *Machine) Configure(now time.Time, cfg Config) {
+	changed := cfg.HoldDown != m.cfg.HoldDown
 	m.cfg = cfg
 	old := m.lines
 	m.lines = nil
@@ -79,6 +81,9 @@ func (m *Machine) Configure(now time.Time, cfg Config) {
 			}
 			l.every, l.timeout = cmp.Or(w.Every, cfg.Every), cmp.Or(w.Timeout, cfg.Timeout)
 			l.setTargets(own)
+			if changed && l.verdict == Returning {
+				l.why = fmt.Sprintf("works again; to be good for %v", l.owes(m))
+			}
 			m.lines = append(m.lines, l)
 		}
 	}
