@@ -78,9 +78,9 @@ cross:
 	GOARCH=mips64 $(GO) build -o /dev/null ./cmd/weir
 	GOARCH=mips64 $(GO) vet ./...
 
-# The pure packages on a big-endian processor.
-mips: cross
-	GOARCH=mips64 WEIR_REQUIRE= $(GO) test -short -timeout 20m -exec qemu-mips64 $(PURE)
+# The pure packages on a big-endian processor. make cross vets for it.
+mips:
+	GOARCH=mips64 WEIR_REQUIRE= $(GO) test -short -vet=off -timeout 20m -exec qemu-mips64 $(PURE)
 
 # The vulnerability database as a module: it needs no other host than Go's own. What a module brings fails; what stands
 # in the Go that builds is printed, for a newer Go to mend.
