@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"syscall"
 	"testing"
 	"time"
 
@@ -169,6 +170,17 @@ func TestRelays(t *testing.T) {
 	}
 }
 
+// processor is the processors' time that this process has had: what others do on the
+// machine is no part of it.
+func processor(t *testing.T) time.Duration {
+	t.Helper()
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
 // A pool of millions is not walked for each client, nor for the status; and what
 // is kept in mind is bounded.
 func TestLargePool(t *testing.T) {
@@ -180,7 +192,7 @@ func TestLargePool(t *testing.T) {
 	p := &dhcpv4.DHCPv4{OpCode: dhcpv4.OpcodeBootRequest, HWType: 1, Options: dhcpv4.Options{}}
 	p.UpdateOption(dhcpv4.OptMessageType(dhcpv4.MessageTypeDiscover))
 	p.UpdateOption(dhcpv4.OptGeneric(dhcpv4.OptionRapidCommit, nil))
-	began := time.Now()
+	began := processor(t)
 	const clients = maxLeases + 5000
 	for n := range clients {
 		p.ClientHWAddr = net.HardwareAddr{2, 1, 0, byte(n >> 16), byte(n >> 8), byte(n)}
@@ -193,8 +205,8 @@ func TestLargePool(t *testing.T) {
 			h.now = h.now.Add(time.Second)
 		}
 	}
-	if took := time.Since(began); took > 20*time.Second {
-		t.Errorf("%d clients took %v", clients, took)
+	if took := processor(t) - began; took > 20*time.Second {
+		t.Errorf("%d clients took %v of the processor", clients, took)
 	}
 	if n := len(s.bindings); n < maxLeases || n > maxLeases+maxProbes || len(s.byClient) > 2*n {
 		t.Errorf("%d leases and %d clients in mind, want %d", n, len(s.byClient), maxLeases)
