@@ -37,8 +37,11 @@ If processors were scarce meanwhile, it is said beside: it changes no verdict.
 
 With --long also what takes minutes, side by side with the rest and once: the line in use
 flaps for ten minutes, 5 s up and 25 s down; all lines are lost for a minute, their leases
-end meanwhile, and they come back, each of them first in a lab of its own. It says before
-how long it will take.
+end meanwhile, and they come back, each of them first in a lab of its own; and a hold_down
+of more than two minutes is waited for. It says before how long it will take.
+
+What is promised follows from the file: a line that is tried once a minute is missed a
+minute later, and its drills wait for that.
 
 A file of which this kernel can't do a part (VLANs) is rehearsed as far as it goes, which
 counts as failed unless --partial is said.`,
@@ -80,7 +83,7 @@ counts as failed unless --partial is said.`,
 	c.Flags().StringArrayVar(&o.Only, "only", nil, "make only these drills: a name, the beginning of it, or a word in it (a LAN, a WAN, IPv6)")
 	c.Flags().BoolVar(&asJSON, "json", false, "print the report as JSON (docs/json.md)")
 	c.Flags().BoolVar(&o.Keep, "keep", false, "leave the labs up until ^C, and say how to enter them")
-	c.Flags().BoolVar(&long, "long", false, "also what takes minutes: a line that flaps, all lines lost past the ends of their leases")
+	c.Flags().BoolVar(&long, "long", false, "also what takes minutes: a line that flaps, all lines lost past the ends of their leases, a long hold_down")
 	c.Flags().BoolVar(&partial, "partial", false, "a part that this kernel can't do is no failure")
 	c.Flags().StringVar(&svg, "svg", "", "also draw the lab and what became of packets when a line was lost, into this file")
 	return c

@@ -129,7 +129,7 @@ type Run struct {
 	Name    string
 	About   string
 	Variant Variant
-	Takes   time.Duration // about; 0: less than a minute, as most
+	Takes   time.Duration // about; 0: less than two minutes, as most
 	Acts    []Act
 }
 

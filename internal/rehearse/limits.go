@@ -86,6 +86,15 @@ func (s *Site) reserve(wan string) time.Duration {
 // unused is within what time the loss of a line in reserve is noticed.
 func (s *Site) unused(wan string) time.Duration { return s.reserve(wan) + s.silent(wan) }
 
+// lostFor is how long a line in reserve is lost in a way: longer than any verdict
+// takes.
+func (s *Site) lostFor(w way, wan string) time.Duration {
+	if w.told {
+		return rarely + time.Second
+	}
+	return s.unused(wan) + time.Second
+}
+
 // found is within what time it is seen that a lost line works again, while another
 // one serves: a metered one to which routes lead is asked more often then.
 func (s *Site) found(wan string) time.Duration {
@@ -129,7 +138,7 @@ func (s *Site) minutes(lost, back time.Duration) time.Duration {
 	if s.returns() {
 		back += s.Config.Failover.HoldDown
 	}
-	if lost+back <= time.Minute {
+	if lost+back <= patient {
 		return 0
 	}
 	return lost + back + around

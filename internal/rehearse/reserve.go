@@ -30,8 +30,7 @@ func reserveAct(s *Site, w way, wan string) Act {
 		if err := b.fault(w, wan, true); err != nil {
 			return failAll(drills, about, "an outage", err.Error(), "the lab")
 		}
-		// Longer than any verdict takes.
-		long := pause(ctx, s.unused(wan)+time.Second)
+		long := pause(ctx, s.lostFor(w, wan))
 		if err := b.fault(w, wan, false); err != nil || !long {
 			return failAll(drills, about, "the outage's end", fmt.Sprint(err), "the lab")
 		}

@@ -126,7 +126,7 @@ func (s *Site) losses() []Run {
 					reserve.Variant.TAP = append(reserve.Variant.TAP, l.Name)
 				}
 				reserve.Acts = append(reserve.Acts, promised(l.Name+", in reserve, "+w.about, l.Name, false, reserveAct(s, w, l.Name)))
-				waits += s.unused(l.Name) + s.again(w, l.Name)
+				waits += s.lostFor(w, l.Name) + s.again(w, l.Name)
 			}
 		}
 		if !l.DHCP {
@@ -153,7 +153,7 @@ func (s *Site) losses() []Run {
 		reserve.Acts = append(reserve.Acts, blackoutAct(s))
 	}
 	if reserve.Acts != nil {
-		if waits > time.Minute {
+		if waits > patient {
 			reserve.Takes = waits + around
 		}
 		runs = append(runs, reserve)
