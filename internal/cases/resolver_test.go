@@ -96,9 +96,6 @@ dns {
 			}
 			return ""
 		}
-		if n := note("is forwarded"); n != "" {
-			h.Errorf("a note of what nobody asked for yet: %s", n)
-		}
 		if got := ask("intranet.work.example"); got != "" {
 			h.Fatalf("nobody answers for work.example: %s", got)
 		}
@@ -132,4 +129,46 @@ named -g -c $PWD/named.conf >log 2>&1 3>&- &`)
 		}
 		h.strays(fiber)
 	})
+}
+
+// TestSecondResolver: where a line has several resolvers, one that is dead costs no name, and
+// is said; the line's DNS is broken when all are.
+func TestSecondResolver(t *testing.T) {
+	for _, engine := range []string{"forward", "bind"} {
+		t.Run(engine, func(t *testing.T) {
+			in(t, func(h *house) {
+				h.need("nft", "named", "dig")
+				fiber := h.connect(fiberLine())
+				pc := h.join("pc", "", "172.31.0.50/24")
+				text := strings.Replace(unsaidDNS, `wan "fiber" { interface = "eth1" }`, "wan \"fiber\" {\n  interface = \"eth1\"\n  ipv4 { dns = [\"198.51.100.99\", \"198.51.100.1\"] }\n}", 1)
+				h.start(text + "\ndns {\n  engine   = \"" + engine + "\"\n  validate = false\n  upstream = wan\n}\n")
+				h.untilOutBy(pc, "fiber", 20*time.Second)
+				n := 0
+				ask := func() string {
+					n++
+					return h.dig(pc.Host, "@172.31.0.1 +short +tries=1 +time=5 n"+strconv.Itoa(n)+".whoami.example TXT 2>&1 || :")
+				}
+				h.until("a name", 15*time.Second, func() bool { return strings.Contains(ask(), `"fiber"`) })
+				for range 10 {
+					if got := ask(); !strings.Contains(got, `"fiber"`) {
+						h.Errorf("n%d.whoami.example: %q", n, got)
+					}
+				}
+				note := func() string { return strings.Join(h.status().Notes, "; ") }
+				h.until("a note of the dead one", 30*time.Second, func() bool {
+					ask()
+					return strings.Contains(note(), "wan fiber's own resolver 198.51.100.99 gives no answer")
+				})
+				if e := h.dnsError("fiber"); e != "" {
+					h.Errorf("fiber's DNS is said to be broken, and one answers: %s", e)
+				}
+				h.sh(fiber.Router, "nft add table inet t; nft 'add chain inet t in { type filter hook input priority 0; }'; nft add rule inet t in iifname cust0 th dport 53 drop")
+				h.until("fiber's DNS is shown to be broken", 30*time.Second, func() bool {
+					ask()
+					return h.dnsError("fiber") != ""
+				})
+				h.strays(fiber)
+			})
+		})
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"weir/internal/config"
 	"weir/internal/desired"
 	"weir/internal/dns"
+	"weir/internal/ruleset"
 	"weir/internal/state"
 )
 
@@ -72,16 +73,36 @@ func forwarders(c *config.Config, w world, far map[string][]netip.Addr, said []c
 	return out
 }
 
+// resolversOf are those of a line's resolvers in a family that are asked.
+func resolversOf(known state.WAN, six bool) []netip.Addr {
+	out := slices.DeleteFunc(slices.Concat(known.V4.DNS, known.V6.DNS), func(s netip.Addr) bool { return s.Is6() != six })
+	return out[:min(len(out), ruleset.MaxResolvers)]
+}
+
+// notOurs leaves out what of a line's further resolvers is the gateway itself, as where an ISP
+// has the LAN's range: only a first one can be asked then, by its cable's far end alone.
+func notOurs(dns []netip.Addr, own []netip.Prefix) (out []netip.Addr) {
+	for i, a := range dns {
+		first := !slices.ContainsFunc(dns[:i], func(o netip.Addr) bool { return o.Is6() == a.Is6() })
+		if !slices.Contains(out, a) && (first || !slices.ContainsFunc(own, func(p netip.Prefix) bool { return p.Addr() == a })) {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
 // answering are the far ends of a line's cable, by IPv4 and IPv6, where the line
-// works and a resolver is known.
+// works, each with a port for each resolver that is known.
 func answering(known state.WAN, far []netip.Addr) (out []netip.AddrPort) {
 	for _, a := range far {
 		fam := known.V4
 		if a.Is6() {
 			fam = known.V6
 		}
-		if fam.Up && slices.ContainsFunc(slices.Concat(known.V4.DNS, known.V6.DNS), func(s netip.Addr) bool { return s.Is6() == a.Is6() }) {
-			out = append(out, netip.AddrPortFrom(a, 53))
+		for n := range len(resolversOf(known, a.Is6())) {
+			if fam.Up {
+				out = append(out, netip.AddrPortFrom(a, ruleset.ResolverPort(n)))
+			}
 		}
 	}
 	return out

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"weir/internal/desired"
+	"weir/internal/state"
 )
 
 // TestOwnResolvers: whoever is to be asked for a line, its own resolver stands
@@ -62,6 +63,32 @@ func TestOwnResolvers(t *testing.T) {
 		}
 		if d := cmp.Diff(spell(tt.own), own); d != "" {
 			t.Errorf("%s, weir's own:%s", tt.name, d)
+		}
+	}
+}
+
+// TestFurtherResolvers: all resolvers of a line are asked, three of a family, each at a port of
+// its own; none that is the gateway itself but the first, which the line's namespace tells apart.
+func TestFurtherResolvers(t *testing.T) {
+	own := prefixes("192.168.1.1/24", "fd00::1/64")
+	far := addresses("172.31.255.1", "fd00:ff::1")
+	for _, tt := range []struct{ dns, want string }{
+		{"", ""},
+		{"9.9.9.9", "172.31.255.1:53"},
+		{"9.9.9.9 9.9.9.9", "172.31.255.1:53"},
+		{"9.9.9.9 2620:fe::fe 149.112.112.112", "172.31.255.1:53 172.31.255.1:54 [fd00:ff::1]:53"},
+		{"192.168.1.1 9.9.9.9", "172.31.255.1:53 172.31.255.1:54"},
+		{"9.9.9.9 192.168.1.1", "172.31.255.1:53"},
+		{"2620:fe::fe fd00::1 2620:fe::9", "[fd00:ff::1]:53 [fd00:ff::1]:54"},
+		{"1.1.1.1 1.1.1.2 1.1.1.3 1.1.1.4", "172.31.255.1:53 172.31.255.1:54 172.31.255.1:55"},
+	} {
+		known := state.WAN{V4: state.Line{Up: true, DNS: notOurs(addresses(strings.Fields(tt.dns)...), own)}, V6: state.Line{Up: true}}
+		var got []string
+		for _, a := range answering(known, far) {
+			got = append(got, a.String())
+		}
+		if d := strings.Join(got, " "); d != tt.want {
+			t.Errorf("%s: %s, want %s", tt.dns, d, tt.want)
 		}
 	}
 }

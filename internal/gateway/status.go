@@ -11,7 +11,10 @@ import (
 	"weir/internal/api"
 	"weir/internal/config"
 	"weir/internal/desired"
+	"weir/internal/dns"
 	"weir/internal/failover"
+	"weir/internal/named"
+	"weir/internal/ruleset"
 	"weir/internal/state"
 )
 
@@ -84,11 +87,13 @@ func (d *daemon) lanNews(s *api.Status) {
 	}
 }
 
-// resolvers adds which resolvers give no answer: a line's own to the line, the
-// file's as a note.
+// resolvers adds which resolvers give no answer: a line's own to the line, where
+// all of a family's are silent, and else a note of each, as of the file's.
 func (d *daemon) resolvers(s *api.Status) {
 	if d.named != nil {
-		d.silentForwarders(s)
+		for _, f := range d.named.state.Silent {
+			d.silent(s, f.Server, f.Zone, f.Why)
+		}
 	}
 	if d.dns == nil {
 		return
@@ -97,44 +102,56 @@ func (d *daemon) resolvers(s *api.Status) {
 		if u.Up {
 			continue
 		}
-		if u.WAN == "" {
+		a, err := netip.ParseAddrPort(u.Server)
+		if bare, berr := netip.ParseAddr(u.Server); berr == nil {
+			a, err = netip.AddrPortFrom(bare, 53), nil
+		}
+		if err != nil || u.WAN == "" { // one by TLS, or the file's
 			s.Notes = append(s.Notes, fmt.Sprintf("resolver %s gives no answer: %s", u.Server, u.Err))
 			continue
 		}
-		a, err := netip.ParseAddr(u.Server) // the far end of the line's cable, in one of its families
-		for i := range s.WANs {
-			switch l := &s.WANs[i]; {
-			case l.Name != u.WAN || err != nil:
-			case a.Is4():
-				l.IPv4.DNSError = u.Err
-			default:
-				l.IPv6.DNSError = u.Err
-			}
-		}
+		d.silent(s, a, "", u.Err)
 	}
 }
 
-// silentForwarders is resolvers for those that BIND asks.
-func (d *daemon) silentForwarders(s *api.Status) {
-	for _, f := range d.named.state.Silent {
-		a := f.Server.Addr()
-		line := slices.IndexFunc(s.WANs, func(l api.WAN) bool { return slices.Contains(d.far[l.Name], a) })
+// silent adds that a resolver gives no answer, to which zone, "" being all, is forwarded.
+func (d *daemon) silent(s *api.Status, at netip.AddrPort, zone, why string) {
+	who := "resolver " + server(at)
+	line := slices.IndexFunc(s.WANs, func(l api.WAN) bool { return slices.Contains(d.far[l.Name], at.Addr()) })
+	if line >= 0 {
+		w := &s.WANs[line]
+		known := resolversOf(d.world.state(d.cfg).WANs[w.Name], at.Addr().Is6())
+		who = "wan " + w.Name + "'s own resolver"
+		if n := int(at.Port()) - int(ruleset.ResolverPort(0)); n < len(known) {
+			who += " " + known[n].String()
+		}
+		all := true
+		for n := range known {
+			all = all && d.isSilent(netip.AddrPortFrom(at.Addr(), ruleset.ResolverPort(n)))
+		}
 		switch {
-		case line >= 0 && a.Is4():
-			s.WANs[line].IPv4.DNSError = f.Why
-		case line >= 0:
-			s.WANs[line].IPv6.DNSError = f.Why
-		}
-		who := "resolver " + server(f.Server)
-		if line >= 0 {
-			who = "wan " + s.WANs[line].Name + "'s own resolver"
-		}
-		if f.Zone != "" {
-			s.Notes = append(s.Notes, fmt.Sprintf("dns: %s, to which zone %s is forwarded, gives no answer: %s", who, f.Zone, f.Why))
-		} else if line < 0 {
-			s.Notes = append(s.Notes, fmt.Sprintf("%s gives no answer: %s", who, f.Why))
+		case !all && zone == "":
+			zone = "."
+		case all && at.Addr().Is4():
+			w.IPv4.DNSError = why
+		case all:
+			w.IPv6.DNSError = why
 		}
 	}
+	switch {
+	case zone == "." || zone == "" && line < 0:
+		s.Notes = append(s.Notes, fmt.Sprintf("%s gives no answer: %s", who, why))
+	case zone != "":
+		s.Notes = append(s.Notes, fmt.Sprintf("dns: %s, to which zone %s is forwarded, gives no answer: %s", who, zone, why))
+	}
+}
+
+// isSilent says whether a resolver gives no answer to one of the engines.
+func (d *daemon) isSilent(at netip.AddrPort) bool {
+	if d.named != nil {
+		return slices.ContainsFunc(d.named.state.Silent, func(f named.Silent) bool { return f.Server == at })
+	}
+	return slices.ContainsFunc(d.dns.state.Upstreams, func(u dns.UpstreamReport) bool { return !u.Up && u.Server == server(at) })
 }
 
 // server is a resolver as the file names it.

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"weir/internal/api"
 	"weir/internal/dns"
 	"weir/internal/failover"
+	"weir/internal/named"
 	"weir/internal/refused"
 	"weir/internal/state"
 )
@@ -148,26 +150,72 @@ func TestLeases(t *testing.T) {
 	}
 }
 
-// A line's own resolvers that give no answer are the line's trouble; the file's are
-// told as a note.
+// A line's own resolvers that give no answer are the line's trouble where all of a family
+// are silent, and else a note, as the file's are.
 func TestStatusTellsWhichResolversAreSilent(t *testing.T) {
-	d := &daemon{dns: &dnsServer{state: dns.Report{Upstreams: []dns.UpstreamReport{
-		{Server: "172.31.255.1", WAN: "fiber", Err: "no answer over UDP"},
-		{Server: "fd00::1", WAN: "fiber", Up: true},
+	c := mustParse(t, twoLines)
+	w, _ := house2()
+	k := w.wans["lte"]
+	lease := *k.lease
+	lease.DNS = addresses("192.0.2.1", "192.0.2.2")
+	k.lease, k.lease6 = &lease, &state.Lease6{DNS: addresses("2001:db8::53")}
+	w.wans["lte"] = k
+	far := map[string][]netip.Addr{"fiber": addresses("172.31.255.1", "fd00::1"), "lte": addresses("172.31.255.3", "fd00::3")}
+	for _, tt := range []struct {
+		name   string
+		silent string // servers, as the forwarder spells them; ZONE= before one is what BIND forwards there
+		lines  string // of lte: DNSError by IPv4 and IPv6
+		notes  string
+	}{
+		{"all of a family", "fd00::3", ",why", ""},
+		{"one of two", "172.31.255.3:54", ",", "wan lte's own resolver 192.0.2.2 gives no answer: why"},
+		{"both", "172.31.255.3 172.31.255.3:54", "why,", ""},
+		{"the file's", "9.9.9.9", ",", "resolver 9.9.9.9 gives no answer: why"},
+	} {
+		for _, bind := range []bool{false, true} {
+			d := &daemon{cfg: c, world: w, far: far}
+			if bind {
+				d.named = &namedServer{}
+			} else {
+				d.dns = &dnsServer{}
+			}
+			for _, at := range strings.Fields(tt.silent) {
+				a, err := netip.ParseAddrPort(at)
+				if err != nil {
+					a = netip.AddrPortFrom(netip.MustParseAddr(at), 53)
+				}
+				if bind {
+					d.named.state.Silent = append(d.named.state.Silent, named.Silent{Forwarder: named.Forwarder{Server: a}, Why: "why"})
+					continue
+				}
+				u := dns.UpstreamReport{Server: at, Err: "why"}
+				if at != "9.9.9.9" {
+					u.WAN = "lte"
+				}
+				d.dns.state.Upstreams = append(d.dns.state.Upstreams, u)
+			}
+			s := api.Status{WANs: []api.WAN{{Name: "fiber"}, {Name: "lte"}}}
+			d.resolvers(&s)
+			if got := s.WANs[1].IPv4.DNSError + "," + s.WANs[1].IPv6.DNSError; got != tt.lines || strings.Join(s.Notes, "; ") != tt.notes {
+				t.Errorf("%s, BIND %t: lines %q, notes %q", tt.name, bind, got, s.Notes)
+			}
+		}
+	}
+	d := &daemon{cfg: c, world: w, far: far, dns: &dnsServer{state: dns.Report{Upstreams: []dns.UpstreamReport{
 		{Server: "172.31.255.3", WAN: "lte", Up: true},
-		{Server: "fd00::3", WAN: "lte", Err: "connection refused"},
 		{Server: "tls://9.9.9.9#dns.quad9.net", Err: "certificate expired"},
 	}}}}
-	s := api.Status{WANs: []api.WAN{{Name: "fiber"}, {Name: "lte"}}}
-	d.resolvers(&s)
-	want := api.Status{
-		WANs: []api.WAN{
-			{Name: "fiber", IPv4: api.Line{DNSError: "no answer over UDP"}},
-			{Name: "lte", IPv6: api.Line{DNSError: "connection refused"}},
-		},
-		Notes: []string{"resolver tls://9.9.9.9#dns.quad9.net gives no answer: certificate expired"},
+	s := api.Status{WANs: []api.WAN{{Name: "lte"}}}
+	if d.resolvers(&s); strings.Join(s.Notes, "; ") != "resolver tls://9.9.9.9#dns.quad9.net gives no answer: certificate expired" {
+		t.Errorf("notes %q", s.Notes)
 	}
-	if diff := cmp.Diff(want, s); diff != "" {
-		t.Error(diff)
+	d = &daemon{cfg: c, world: w, far: far, named: &namedServer{state: named.Report{Silent: []named.Silent{
+		{Forwarder: named.Forwarder{Zone: "work.example", Server: netip.MustParseAddrPort("10.9.0.1:53")}, Why: "why"},
+		{Forwarder: named.Forwarder{Zone: "isp.example", Server: netip.MustParseAddrPort("172.31.255.3:54")}, Why: "why"},
+	}}}}
+	s = api.Status{WANs: []api.WAN{{Name: "lte"}}}
+	d.resolvers(&s)
+	if want := "dns: resolver 10.9.0.1, to which zone work.example is forwarded, gives no answer: why; dns: wan lte's own resolver 192.0.2.2, to which zone isp.example is forwarded, gives no answer: why"; strings.Join(s.Notes, "; ") != want {
+		t.Errorf("notes %q", s.Notes)
 	}
 }

@@ -80,6 +80,10 @@ func (w world) state(c *config.Config) state.State {
 		Machine: w.machine,
 		Parts:   w.parts,
 	}
+	var own []netip.Prefix
+	for _, l := range c.LANs {
+		own = append(append(own, c.Address6(l.Name, w.house.ULA)...), l.Address4)
+	}
 	for _, cw := range c.WANs {
 		k := w.wans[cw.Name]
 		v := state.WAN{V4: line4(cw, k), V6: line6(cw, k)}
@@ -108,6 +112,7 @@ func (w world) state(c *config.Config) state.State {
 		if len(cw.IPv6.DNS) > 0 {
 			v.V6.DNS = cw.IPv6.DNS
 		}
+		v.V4.DNS, v.V6.DNS = notOurs(v.V4.DNS, own), notOurs(v.V6.DNS, own)
 		s.WANs[cw.Name] = v
 	}
 	return s

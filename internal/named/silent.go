@@ -91,10 +91,12 @@ type watch struct {
 
 func newWatch() *watch { return &watch{heard: make(chan Silent)} }
 
-// keep goes on with the forwarders of another configuration.
-func (w *watch) keep(of []Forwarder) {
+// keep goes on with the forwarders of another configuration, and says whether there are others.
+func (w *watch) keep(of []Forwarder) (others bool) {
+	others = !slices.Equal(w.of, of)
 	w.of = of
 	w.silent = slices.DeleteFunc(slices.Clone(w.silent), func(s Silent) bool { return !slices.Contains(of, s.Forwarder) })
+	return others
 }
 
 // ask asks f, unless that is under way.
@@ -161,6 +163,7 @@ func (w *watch) take(s Silent, log *slog.Logger) (news bool) {
 
 const (
 	allAgain     = 10 * time.Minute // from one question to all forwarders to the next
+	othersAsked  = 10 * time.Second // from forwarders that are new to the first: a line that came up has its routes
 	silentAgain  = 10 * time.Second // from one question to a silent forwarder to the next
 	silentWithin = 2 * time.Second  // for each of two; named itself goes on to the next server after 0.8 s
 )

@@ -66,7 +66,10 @@ func TestWatch(t *testing.T) {
 	step("for another reason", Silent{one, "it answers REFUSED"}, true, 2)
 	step("one answers", Silent{Forwarder: one}, true, 1)
 	step("one that the file does not name", Silent{Forwarder{"c.example", ap("10.9.0.1:53")}, "x"}, false, 1)
-	if w.keep([]Forwarder{one}); len(w.silent) != 0 {
+	if w.keep([]Forwarder{one, other}) {
+		t.Error("the same forwarders are others")
+	}
+	if !w.keep([]Forwarder{one}) || len(w.silent) != 0 {
 		t.Errorf("a zone that is gone is still silent: %v", w.silent)
 	}
 }

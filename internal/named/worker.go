@@ -71,7 +71,7 @@ func serve(ctx context.Context, orders <-chan worker.Order[Config], report func(
 	w := newWatch()
 	look := time.NewTicker(silentAgain)
 	defer look.Stop()
-	all := time.NewTicker(allAgain)
+	all := time.NewTimer(allAgain)
 	defer all.Stop()
 	var last Report
 	asked := weirdns.NewRecorder(func(b []weirdns.Asked) { report(Report{Asked: b}) })
@@ -93,6 +93,7 @@ func serve(ctx context.Context, orders <-chan worker.Order[Config], report func(
 			continue
 		case <-all.C:
 			w.askAll(ctx)
+			all.Reset(allAgain)
 			continue
 		case h := <-w.heard:
 			if w.take(h, log) {
@@ -119,7 +120,9 @@ func serve(ctx context.Context, orders <-chan worker.Order[Config], report func(
 			gone, suspects = s.Exited, s.suspects
 		}
 		s.forwards(c)
-		w.keep(forwarders(c))
+		if w.keep(forwarders(c)) {
+			all.Reset(othersAsked)
+		}
 		notes, err := s.take(ctx, c)
 		if ctx.Err() != nil {
 			return ctx.Err()

@@ -93,7 +93,7 @@ func TestExplainAgreesWithPackets(t *testing.T) {
 		st.WANs[line] = w
 		other := map[string]string{"fiber": "lte", "lte": "fiber"}[line]
 		w = st.WANs[other]
-		w.V4.DNS, w.V6.DNS = addrs(inet4), addrs(inet6)
+		w.V4.DNS, w.V6.DNS = addrs(inet4, "192.0.2.90"), addrs(inet6, "2001:db8:80::90")
 		st.WANs[other] = w
 	}
 	tables := []table{{"house", house, onFiber, rows()}, {"house by lte", house, onLTE, rowsOnLTE()}}

@@ -60,11 +60,15 @@ func (x *explain) fromSelf() {
 		x.end(Delivered, "self", "rule", "", "what the gateway itself opens is not judged")
 	case to.nowhere != "":
 		x.end(Dropped, "nowhere", "note", "", "%s", to.nowhere)
-	case to.far != "" && x.port == 53:
+	case to.far != "" && x.port >= 53 && int(x.port) < 53+max(1, len(x.wan(to.far).resolvers(x.f))):
 		w := x.wan(to.far)
+		r := w.resolver(x.f)
+		if n := x.port - 53; n > 0 {
+			r = w.resolvers(x.f)[n]
+		}
 		x.out.WAN = w.Name
-		x.end(Leaves, "resolver", "line", "", "the far end of a line's cable stands for its resolver, %s, whatever works", w.resolver(x.f))
-		x.out.Destination = w.resolver(x.f).String()
+		x.end(Leaves, "resolver", "line", "", "the far end of a line's cable stands for its resolver, %s, whatever works", r)
+		x.out.Destination = r.String()
 		x.source(w)
 	default:
 		x.leaves(nil)

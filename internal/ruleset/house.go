@@ -1,6 +1,7 @@
 package ruleset
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 
@@ -148,14 +149,55 @@ func (w WAN) own(f family) []netip.Addr {
 	return out
 }
 
-// resolver returns the line's first DNS server of a family.
-func (w WAN) resolver(f family) netip.Addr {
+// MaxResolvers is how many of a line's DNS servers of a family are asked: as many as
+// resolv.conf(5) has.
+const MaxResolvers = 3
+
+// ResolverPort is where at the far end of a line's cable its nth DNS server of a family is
+// asked, from 0 on.
+func ResolverPort(n int) uint16 { return 53 + uint16(n) }
+
+// resolvers returns the line's DNS servers of a family, as many as are asked.
+func (w WAN) resolvers(f family) (out []netip.Addr) {
 	for _, a := range w.Resolver {
-		if f.holds(a) {
-			return a
+		if f.holds(a) && len(out) < MaxResolvers {
+			out = append(out, a)
 		}
 	}
+	return out
+}
+
+// resolver returns the line's first DNS server of a family.
+func (w WAN) resolver(f family) netip.Addr {
+	if all := w.resolvers(f); len(all) > 0 {
+		return all[0]
+	}
 	return netip.Addr{}
+}
+
+// resolverPorts are those of the first n DNS servers, at least the first, in nft's words.
+func resolverPorts(n int) string {
+	if n < 2 {
+		return "53"
+	}
+	return fmt.Sprintf("53-%d", ResolverPort(n-1))
+}
+
+// resolverMap is the map of the nth DNS servers of all lines, from 0 on.
+func resolverMap(f family, n int) string {
+	if n == 0 {
+		return "resolver" + f.digit
+	}
+	return fmt.Sprintf("resolver%s.%d", f.digit, n+1)
+}
+
+// mostResolvers is how many DNS servers of a family a line has at most, at least 1.
+func (h House) mostResolvers(f family) int {
+	most := 1
+	for _, w := range h.WANs {
+		most = max(most, len(w.resolvers(f)))
+	}
+	return most
 }
 
 // standIn says whether main can't ask w's resolver by its own address: it has

@@ -39,7 +39,8 @@ type mainTable struct {
 
 func (m *mainTable) sets() {
 	for _, f := range families() {
-		var all, source, resolver []string
+		var all, source []string
+		resolver := make([][]string, m.mostResolvers(f))
 		for _, w := range m.WANs {
 			asked := m.hairpins(w, f)
 			all = append(all, asked...)
@@ -52,8 +53,10 @@ func (m *mainTable) sets() {
 			if len(own) > 0 && w.translates(f) {
 				source = append(source, fmt.Sprintf("%q : %s", w.Name, own[0]))
 			}
-			if r := w.resolver(f); r.IsValid() && w.far(f).IsValid() && !m.standIn(w, f) {
-				resolver = append(resolver, fmt.Sprintf("%s : %s", w.far(f), r))
+			for n, r := range w.resolvers(f) {
+				if w.far(f).IsValid() && (n > 0 || !m.standIn(w, f)) {
+					resolver[n] = append(resolver[n], fmt.Sprintf("%s : %s", w.far(f), r))
+				}
 			}
 		}
 		if f == v6 {
@@ -61,7 +64,9 @@ func (m *mainTable) sets() {
 		}
 		m.set("own"+f.digit, "set", "type "+f.typ, all)
 		m.set("source"+f.digit, "map", "type ifname : "+f.typ, source)
-		m.set("resolver"+f.digit, "map", fmt.Sprintf("type %s : %s", f.typ, f.typ), resolver)
+		for n, elements := range resolver {
+			m.set(resolverMap(f, n), "map", fmt.Sprintf("type %s : %s", f.typ, f.typ), elements)
+		}
 	}
 }
 
@@ -105,7 +110,7 @@ func (m *mainTable) marks() {
 	for _, f := range families() {
 		for _, w := range m.WANs {
 			if far := w.far(f); far.IsValid() {
-				self.add("resolver.mark"+f.digit+"."+w.Name, f.word+" daddr", far.String(), "meta l4proto { 6, 17 } th dport 53",
+				self.add("resolver.mark"+f.digit+"."+w.Name, f.word+" daddr", far.String(), "meta l4proto { 6, 17 } th dport", resolverPorts(len(w.resolvers(f))),
 					mark("meta", MarkBound|uint32(w.Index)), "accept")
 			}
 		}

@@ -41,10 +41,13 @@ func (m *mainTable) translateIn() {
 		m.toSelf(asked, r)
 	}
 
-	// A line's resolver is asked under the address of its cable's far end.
+	// A line's resolver is asked under the address of its cable's far end, the second at another port.
 	resolver := m.chain("resolver", "nat hook output priority -100; policy accept")
 	for _, f := range families() {
 		resolver.add("resolver"+f.digit, "meta l4proto { 6, 17 } th dport 53 dnat", f.word, "to", f.word, "daddr map @resolver"+f.digit)
+		for n := 1; n < m.mostResolvers(f); n++ {
+			resolver.add(resolverMap(f, n), "meta l4proto { 6, 17 } th dport", fmt.Sprint(ResolverPort(n)), "dnat", f.word, "to", f.word, "daddr map @"+resolverMap(f, n), ": 53")
+		}
 	}
 }
 

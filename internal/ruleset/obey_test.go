@@ -188,6 +188,8 @@ func rows() []row {
 		{"a line's resolver, that has an address of ours, IPv6", "", "", "tcp", "fd00:ff::1", 53, "isp1:53 for 2001:db8:1::10"},
 		{"the other line's resolver", "", "", "tcp", "172.31.255.3", 53, "inet:53 for 203.0.113.10"},
 		{"the other line's resolver, IPv6", "", "", "udp", "fd00:ff::3", 53, "inet:53 for 2001:db8:2::10"},
+		{"the other line's second resolver", "", "", "tcp", "172.31.255.3", 54, "inet:53 for 203.0.113.10"},
+		{"the other line's second resolver, IPv6", "", "", "udp", "fd00:ff::3", 54, "inet:53 for 2001:db8:2::10"},
 
 		// Sources that cannot be.
 		{"guest as somebody at home", "guest", "172.31.0.99", "udp", "192.0.2.80", 7000, "silence"},

@@ -41,13 +41,13 @@ func bringUp(t *testing.T) *world {
 	// A line's resolver may have an address that is the gateway's own.
 	resolver := func(line, v4, v6 string) {
 		l := st.WANs[line]
-		l.V4.DNS, l.V6.DNS = addrs(v4), addrs(v6)
+		l.V4.DNS, l.V6.DNS = addrs(strings.Fields(v4)...), addrs(strings.Fields(v6)...)
 		st.WANs[line] = l
 	}
 	resolver("fiber", "172.31.30.1", "fd00:30::1")
-	resolver("lte", "192.0.2.80", "2001:db8:80::80")
+	resolver("lte", "192.0.2.80 192.0.2.90", "2001:db8:80::80 2001:db8:80::90")
 	w := &world{servers: servers{heard: map[string]string{}}, gateway: newGateway(t), onFiber: desired.Build(c, st)}
-	resolver("fiber", "192.0.2.80", "2001:db8:80::80")
+	resolver("fiber", "192.0.2.80 192.0.2.90", "2001:db8:80::80 2001:db8:80::90") // as many: the table is one and the same
 	resolver("lte", "172.31.20.1", "fd00:20::1")
 	st.Use4, st.Use6 = "lte", "lte"
 	w.onLTE = desired.Build(c, st)
