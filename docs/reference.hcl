@@ -120,8 +120,8 @@ wan "fiber" {
     delegate = 56
 
     # As in ipv4.
-    # Address; one or a list. Unsaid: what DHCPv6 says; with static none. Source: option 23, RFC
-    # 3646.
+    # Address; one or a list. Unsaid: what DHCPv6 says, then the router's advertisements; with
+    # static none. Source: option 23, RFC 3646; RDNSS, RFC 8106.
     # dns = "2001:db8:1::53"
 
     # What becomes of the house's addresses on their way out. With npt addresses in the line's

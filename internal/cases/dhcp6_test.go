@@ -1,6 +1,7 @@
 package cases
 
 import (
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -81,5 +82,38 @@ func TestOnlyOtherConfiguration(t *testing.T) {
 		h.until("the carrier is lost", 5*time.Second, func() bool { return !h.status().WANs[0].Carrier })
 		h.must(fiber.Carrier(true))
 		tells("2001:db8:1::54")
+	})
+}
+
+// TestAdvertisedResolvers: resolvers that the ISP's router advertises are the line's, are asked
+// over it, outlive a restart of weir, and end when the router says so.
+func TestAdvertisedResolvers(t *testing.T) {
+	in(t, func(h *house) {
+		h.need("radvd", "named", "dig")
+		fiber := h.connect(bare(fiberLine()))
+		radvd := h.radvd(fiber, "MinRtrAdvInterval 900; MaxRtrAdvInterval 1800; RDNSS 2001:db8:1::1 fe80::53 { AdvRDNSSLifetime 3600; };")
+		pc := h.join("pc", "", "172.31.0.50/24", "fd00::50/64")
+		h.start(unsaidDNS + "\ndns {\n  engine   = \"bind\"\n  validate = false\n  upstream = wan.fiber\n}\n")
+		dns := func() string {
+			if _, err := h.tell("status"); err != nil {
+				return err.Error() // it is not there yet
+			}
+			return strings.Join(h.status().WANs[0].IPv6.DNS, " ")
+		}
+		h.until("the line's resolver is the router's", 40*time.Second, func() bool { return dns() == "2001:db8:1::1" })
+		n := 0
+		h.until("it is asked", 20*time.Second, func() bool {
+			n++
+			return strings.Contains(h.dig(pc.Host, fmt.Sprintf("@172.31.0.1 +short n%d.whoami.example TXT", n)), `"fiber"`)
+		})
+		// The next advertisement is a quarter of an hour away, unless somebody asks for it.
+		h.end(syscall.SIGKILL)
+		h.again()
+		h.until("it is known to the next", 20*time.Second, func() bool { return dns() == "2001:db8:1::1" })
+		h.must(radvd.cmd.Process.Kill())
+		_ = radvd.cmd.Wait() // it was killed
+		h.radvd(fiber, "RDNSS 2001:db8:1::1 { AdvRDNSSLifetime 0; };")
+		h.until("it is no more", 20*time.Second, func() bool { return dns() == "" })
+		h.strays(fiber)
 	})
 }

@@ -95,7 +95,7 @@ var wanBlock = &block{
 					doc: "With static: the ISP's router. A link-local address is right."},
 				{name: "delegate", typ: typeInt, min: 0, max: 64, def: `56`, unsaid: "56; 0 with static or none, or if translate is nat66", unit: "bits", source: "IA_PD, RFC 8415, 18.2.1",
 					doc: "Ask the ISP for a prefix of this length, 48 to 64: a /64 of it for each LAN. The ISP may give another length, or none. 0 asks for none."},
-				{name: "dns", typ: typeIP, list: true, unsaid: "what DHCPv6 says; with static none", example: `"2001:db8:1::53"`, source: "option 23, RFC 3646",
+				{name: "dns", typ: typeIP, list: true, unsaid: "what DHCPv6 says, then the router's advertisements; with static none", example: `"2001:db8:1::53"`, source: "option 23, RFC 3646; RDNSS, RFC 8106",
 					doc: "As in ipv4."},
 				{name: "translate", typ: typeWord, words: words("nat66", "npt", "none"), def: `"npt"`, unsaid: "npt; nat66 where no prefix is asked for", source: "netfilter snat; RFC 6296 for npt",
 					doc: "What becomes of the house's addresses on their way out. With npt addresses in the line's delegated prefix stay as they are, and all others are put into it one to one; as long as the ISP delegates nothing it is nat66. With none whatever is not in that prefix is refused."},

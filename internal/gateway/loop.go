@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -45,6 +46,8 @@ type daemon struct {
 	store   *state.Store
 	items   chan []state.Item // to be stored; closed by close
 	stored  chan struct{}     // closed when all of them are; nil: nobody stores
+
+	solicited map[string]int // by WAN: the index of the port that routers were asked by
 
 	cfg       *config.Config
 	book      history.Book // the last entry is cfg
@@ -124,11 +127,12 @@ type daemon struct {
 func newDaemon(o Options) *daemon {
 	d := &daemon{
 		o: o, log: o.Log, started: time.Now(),
-		leases:  map[leaseKey]state.Lease{},
-		dhcp4:   map[string]*dhcp4Client{},
-		dhcp6:   map[string]*dhcp6Client{},
-		advised: map[string][]state.Told{},
-		refused: tail.New[refused.Packet](refusedKept), questions: tail.New[dns.Asked](askedKept),
+		solicited: map[string]int{},
+		leases:    map[leaseKey]state.Lease{},
+		dhcp4:     map[string]*dhcp4Client{},
+		dhcp6:     map[string]*dhcp6Client{},
+		advised:   map[string][]state.Told{},
+		refused:   tail.New[refused.Packet](refusedKept), questions: tail.New[dns.Asked](askedKept),
 		flows:   map[string]api.Flows{},
 		left:    make(chan kernel.FlowsEnded, 64),
 		posts:   make(chan func(), 64),
@@ -313,9 +317,36 @@ func (d *daemon) drain() {
 // kernelEvent takes in that something in the kernel changed. What a failing turn
 // stirs up itself does not hasten the next.
 func (d *daemon) kernelEvent(e kernel.Event) {
+	if e.Kind == kernel.ResolverEvent {
+		name := strings.TrimPrefix(e.NS, desired.NSPrefix)
+		k, ok := d.world.wans[name]
+		if e.NS == "" || !ok || k.port.index != e.Resolvers.Index {
+			return // of a LAN, or of a port that is being put in its place: that is asked again
+		}
+		now, news := k.advertised6(e.Resolvers, time.Now())
+		d.world.wans[name] = now
+		if !news {
+			return
+		}
+		d.log.Info("the ISP's router advertises resolvers", "wan", name, "dns", e.Resolvers.DNS, "for", e.Resolvers.Lifetime)
+	}
 	d.stirred = d.stirred || stirs(e)
 	if d.retry == 0 {
 		d.wantTurn(settleFor)
+	}
+}
+
+// solicit asks the ISPs' routers to advertise themselves once for each port that has heard
+// one: what they said before weir was there to hear it nobody keeps.
+func (d *daemon) solicit() {
+	for name, k := range d.world.wans {
+		if !k.heard || k.port.index == 0 || d.solicited[name] == k.port.index {
+			continue
+		}
+		d.solicited[name] = k.port.index
+		if err := kernel.Solicit(desired.NSPrefix+name, k.port.index); err != nil {
+			d.log.Warn("an ISP's resolvers may be known only later", "wan", name, "err", err)
+		}
 	}
 }
 

@@ -56,7 +56,8 @@ func (d *daemon) plan(ctx context.Context) (plan.Plan, plan.Actual, error) {
 		d.machine.Adopt(now, adoption(d.cfg, d.world.house.Index, actual))
 		d.world = d.world.resume(now, d.cfg, actual)
 	}
-	d.world = d.world.observe(d.cfg, want, actual)
+	d.world = d.world.outlived(time.Now()).observe(d.cfg, want, actual)
+	d.solicit()
 	d.pollCarrier() // a big house takes a while to be read: a line lost meanwhile need not wait for the next turn
 	d.judge(time.Now())
 	d.dirty = time.Time{} // what judging wants is in this turn

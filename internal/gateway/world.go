@@ -1,13 +1,16 @@
 package gateway
 
 import (
+	"maps"
 	"net/netip"
 	"slices"
 	"time"
 
 	"weir/internal/config"
 	"weir/internal/desired"
+	"weir/internal/kernel"
 	"weir/internal/plan"
+	"weir/internal/ruleset"
 	"weir/internal/state"
 	"weir/internal/wan/dhcp6"
 )
@@ -28,6 +31,46 @@ type world struct {
 	use4, use6 string
 
 	parts []state.Part // that routers in the LANs have been delegated
+}
+
+// advertisedDNS is a DNS server that a router advertised (RFC 8106).
+type advertisedDNS struct {
+	addr  netip.Addr
+	until time.Time // zero: without end
+}
+
+// advertised6 is k with what a router advertised of DNS servers at now, and news whether
+// others are to be asked. Link-local ones are left out: they can't be asked from main.
+func (k wan) advertised6(r kernel.Resolvers, now time.Time) (_ wan, news bool) {
+	var until time.Time
+	if r.Lifetime != kernel.Forever {
+		until = now.Add(r.Lifetime)
+	}
+	out := slices.Clone(k.rdnss)
+	for _, a := range r.DNS {
+		i := slices.IndexFunc(out, func(o advertisedDNS) bool { return o.addr == a })
+		switch {
+		case a.IsLinkLocalUnicast() || a.IsMulticast() || a.IsLoopback() || a.IsUnspecified() || a.Is4In6():
+		case i >= 0 && r.Lifetime == 0:
+			out, news = slices.Delete(out, i, i+1), true
+		case i >= 0:
+			out[i].until = until
+		case r.Lifetime > 0 && len(out) < ruleset.MaxResolvers:
+			out, news = append(out, advertisedDNS{a, until}), true
+		}
+	}
+	k.rdnss = out
+	return k, news
+}
+
+// outlived is w without the advertised DNS servers whose time is over at now.
+func (w world) outlived(now time.Time) world {
+	w.wans = maps.Clone(w.wans)
+	for name, k := range w.wans {
+		k.rdnss = slices.DeleteFunc(slices.Clone(k.rdnss), func(r advertisedDNS) bool { return !r.until.IsZero() && !r.until.After(now) })
+		w.wans[name] = k
+	}
+	return w
 }
 
 // link is a link in its namespace. It is another one when its index is.
@@ -52,6 +95,7 @@ type wan struct {
 	lease6 *state.Lease6 // by DHCPv6; nil: none
 	last6  *state.Lease6 // stored, and over; nil: none
 	info6  *dhcp6.Info   // what a server tells without a lease; nil: nothing
+	rdnss  []advertisedDNS
 
 	slaac    []netip.Prefix // what the kernel made of router advertisements
 	heard    bool           // one came, since the port is there
@@ -104,6 +148,12 @@ func (w world) state(c *config.Config) state.State {
 				for _, p := range k.lease6.Prefix {
 					v.Delegated = append(v.Delegated, p.Prefix)
 				}
+			}
+		}
+		// Servers of DHCPv6 and of advertisements are equals; those go before (RFC 8106, 5.3.1).
+		for _, r := range k.rdnss {
+			if cw.IPv6.Method != config.MethodStatic && !slices.Contains(v.V6.DNS, r.addr) {
+				v.V6.DNS = append(slices.Clip(v.V6.DNS), r.addr)
 			}
 		}
 		if len(cw.IPv4.DNS) > 0 {
@@ -231,6 +281,9 @@ func (w world) observe(c *config.Config, d desired.Desired, a plan.Actual) world
 			k.slaac, k.router6 = advertised(ns, name)
 			// Of two routers one may not know of the other's DHCPv6.
 			same := before == port.Index
+			if !same {
+				k.rdnss = nil
+			}
 			k.heard, k.managed, k.other = port.Heard || k.heard && same, port.Managed || k.managed && same, port.OtherRA || k.other && same
 			if l := line6(cw, k); k.dad6 || len(k.slaac) == 0 && len(l.Leased) > 0 {
 				k.dad6 = !usable(ns, name, l.Addr)

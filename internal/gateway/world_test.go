@@ -4,12 +4,14 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"weir/internal/config"
 	"weir/internal/desired"
+	"weir/internal/kernel"
 	"weir/internal/plan"
 	"weir/internal/state"
 	"weir/internal/wan/dhcp6"
@@ -329,4 +331,32 @@ func TestManaged(t *testing.T) {
 	if w = step(4, true); !w.wans["lte"].dad6 {
 		t.Error("a leased address is used before it is there")
 	}
+}
+
+// TestAdvertisedDNS: resolvers of advertisements come and go as those say, and by their time.
+func TestAdvertisedDNS(t *testing.T) {
+	now := time.Now()
+	w := world{wans: map[string]wan{"fiber": {}}}
+	step := func(what string, at time.Duration, r kernel.Resolvers, news bool, want string) {
+		t.Helper()
+		w = w.outlived(now.Add(at))
+		k, got := w.wans["fiber"].advertised6(r, now.Add(at))
+		w.wans["fiber"] = k
+		var has []string
+		for _, d := range k.rdnss {
+			has = append(has, d.addr.String())
+		}
+		if d := strings.Join(has, " "); d != want || got != news {
+			t.Errorf("%s: %q, news %t; want %q", what, d, got, want)
+		}
+	}
+	one, two := addresses("2001:db8::1"), addresses("2001:db8::2")
+	step("one", 0, kernel.Resolvers{DNS: one, Lifetime: time.Minute}, true, "2001:db8::1")
+	step("again", 30*time.Second, kernel.Resolvers{DNS: one, Lifetime: time.Minute}, false, "2001:db8::1")
+	step("another, for ever", time.Minute, kernel.Resolvers{DNS: two, Lifetime: kernel.Forever}, true, "2001:db8::1 2001:db8::2")
+	step("the first is over", 2*time.Minute, kernel.Resolvers{DNS: two, Lifetime: kernel.Forever}, false, "2001:db8::2")
+	step("one that can't be asked", 2*time.Minute, kernel.Resolvers{DNS: addresses("fe80::1", "ff02::1", "::1", "::"), Lifetime: time.Hour}, false, "2001:db8::2")
+	step("no more", time.Hour, kernel.Resolvers{DNS: two}, true, "")
+	step("and none again", time.Hour, kernel.Resolvers{DNS: two}, false, "")
+	step("too many", time.Hour, kernel.Resolvers{DNS: addresses("2001:db8::1", "2001:db8::2", "2001:db8::3", "2001:db8::4"), Lifetime: time.Hour}, true, "2001:db8::1 2001:db8::2 2001:db8::3")
 }

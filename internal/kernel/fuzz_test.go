@@ -1,18 +1,23 @@
 package kernel
 
-import "testing"
+import (
+	"testing"
+	"time"
+)
 
 // The parsers of what comes from netlink take any bytes without a panic.
 func FuzzParse(f *testing.F) {
 	f.Add(make([]byte, 16))
 	f.Add(append(make([]byte, 12), 8, 0, 9, 0, 4, 0, 0, 0))
 	f.Add([]byte{16, 0, 4, 0, 2, 0, 0, 0, 8, 0, 5, 0, 1, 2, 3, 4})
+	f.Add(append([]byte{10, 0, 24, 0, 3, 0, 0, 0, 134, 0, 0, 0, 0, 0, 0, 0, 25, 3, 0, 0, 0, 0, 0, 60}, make([]byte, 16)...))
 	names := map[int]string{1: "lo"}
 	f.Fuzz(func(_ *testing.T, b []byte) {
 		_, _ = parseLink(b)
 		_, _, _ = parseAddr(b, names)
 		_, _, _ = parseRoute(b, names)
 		_, _ = parseRule(b)
+		_, _ = parseResolvers(b)
 		_, _ = parseHops(b, names)
 		_, _ = parseEntry(b)
 		_, _, _, _ = countersOf(b)
@@ -47,6 +52,42 @@ func TestBlocks(t *testing.T) {
 		}
 		if got[i].kind != w.kind || got[i].name != w.name || h != w.hook {
 			t.Errorf("%+v, want %+v", got[i], w)
+		}
+	}
+}
+
+// TestParseResolvers: only whole options of router advertisements are taken, as the kernel
+// passes them on (struct nduseroptmsg, then the option).
+func TestParseResolvers(t *testing.T) {
+	whole := append([]byte{10, 0, 40, 0, 3, 0, 0, 0, 134, 0, 0, 0, 0, 0, 0, 0, 25, 5, 0, 0, 0, 0, 2, 88}, make([]byte, 32)...)
+	whole[24], whole[55] = 0x20, 7
+	with := func(at int, b ...byte) []byte {
+		out := append([]byte(nil), whole...)
+		copy(out[at:], b)
+		return out
+	}
+	for _, tt := range []struct {
+		what     string
+		b        []byte
+		dns      int // addresses; 0: it is none
+		lifetime time.Duration
+	}{
+		{"two addresses", whole, 2, 10 * time.Minute},
+		{"and what follows", append(with(0), 20, 0, 1, 0), 2, 10 * time.Minute},
+		{"no more", with(20, 0, 0, 0, 0), 2, 0},
+		{"without end", with(20, 255, 255, 255, 255), 2, Forever},
+		{"a domain search list", with(16, 31), 0, 0},
+		{"a redirect's", with(8, 137), 0, 0},
+		{"IPv4's", with(0, 2), 0, 0},
+		{"longer than it is", with(17, 7), 0, 0},
+		{"of no length", with(17, 0), 0, 0},
+		{"without an address", with(17, 1), 0, 0},
+		{"cut", whole[:50], 0, 0},
+		{"nothing", nil, 0, 0},
+	} {
+		r, ok := parseResolvers(tt.b)
+		if len(r.DNS) != tt.dns || ok != (tt.dns > 0) || ok && (r.Lifetime != tt.lifetime || r.Index != 3) {
+			t.Errorf("%s: %+v %t", tt.what, r, ok)
 		}
 	}
 }

@@ -27,6 +27,8 @@ type Event struct {
 	Gone    bool   // LinkEvent, NamespaceEvent: it was removed
 	Up      bool   // LinkEvent: IFF_UP
 	Carrier bool   // LinkEvent; late for real ports: see Kernel.Carrier
+
+	Resolvers Resolvers // ResolverEvent
 }
 
 // EventKind is what changed. The zero value is invalid.
@@ -41,11 +43,12 @@ const (
 	RuleEvent                // an ip rule
 	TableEvent               // an nft transaction went through
 	NamespaceEvent           // a namespace of a WAN came or went
+	ResolverEvent            // a router advertised DNS servers; nothing of it is kept to be read
 	Resync                   // events were lost: anything may have changed
 )
 
 func (k EventKind) String() string {
-	return [...]string{"invalid", "link", "address", "route", "rule", "nft table", "namespace", "resync"}[min(int(k), 7)]
+	return [...]string{"invalid", "link", "address", "route", "rule", "nft table", "namespace", "resolvers", "resync"}[min(int(k), 8)]
 }
 
 // Watch tells of changes in main and in every namespace that is read or made,
@@ -123,7 +126,7 @@ func (w *watcher) stop() {
 // rtGroups are the rtnetlink groups of interest, as a bit mask.
 var rtGroups = func() (mask uint32) {
 	for _, g := range []int{unix.RTNLGRP_LINK, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR, unix.RTNLGRP_IPV4_ROUTE,
-		unix.RTNLGRP_IPV6_ROUTE, unix.RTNLGRP_IPV4_RULE, unix.RTNLGRP_IPV6_RULE} {
+		unix.RTNLGRP_IPV6_ROUTE, unix.RTNLGRP_IPV4_RULE, unix.RTNLGRP_IPV6_RULE, unix.RTNLGRP_ND_USEROPT} {
 		mask |= 1 << (g - 1)
 	}
 	return mask
@@ -244,6 +247,11 @@ func event(ns string, m netlink.Message) (Event, bool) {
 		}
 	case unix.RTM_NEWRULE, unix.RTM_DELRULE:
 		e.Kind = RuleEvent
+	case unix.RTM_NEWNDUSEROPT:
+		e.Kind = ResolverEvent
+		r, ok := parseResolvers(m.Data)
+		e.Resolvers = r
+		return e, ok
 	case nftSubsys | unix.NFT_MSG_NEWGEN:
 		e.Kind = TableEvent
 	default:
