@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"io/fs"
+	"maps"
 	"net/http"
 	"net/netip"
 	"os"
@@ -182,6 +183,7 @@ func (d *daemon) foreseeNames(ctx context.Context, c *config.Config) error {
 	}
 	w, err := call(ctx, d, func() (world, error) {
 		w := d.world
+		w.wans = maps.Clone(w.wans) // the loop goes on with its own
 		h, err := settle(w.house, c, rand.Reader)
 		w.house = h
 		return w, err
