@@ -74,19 +74,23 @@ const (
 	ctGet = ctNew | 1
 )
 
-// ask sends one request, and returns the entry that is the answer to it; nil if it has
-// none but that it went well. (The kernel says of the one entry that more follow,
+// ask sends one request, and returns the entry that is the answer to it; nil if all it says
+// is that it went well. (The kernel says of the one entry that more follow,
 // NLM_F_MULTI, and ends them with no NLMSG_DONE: a library that believes it waits for
 // ever.)
-func (e *edge) ask(typ uint16, v6 bool, body []byte) (answer []byte, err error) {
+func (e *edge) ask(typ uint16, v6 bool, body []byte) (entry []byte, err error) {
 	e.seq++
 	family := uint8(unix.AF_INET)
 	if v6 {
 		family = unix.AF_INET6
 	}
 	data := append([]byte{family, unix.NFNETLINK_V0, 0, 0}, body...)
+	flags := mdl.Request
+	if typ != ctGet {
+		flags |= mdl.Acknowledge
+	}
 	m, err := mdl.Message{
-		Header: mdl.Header{Length: uint32(unix.NLMSG_HDRLEN + len(data)), Type: mdl.HeaderType(typ), Flags: mdl.Request | mdl.Acknowledge, Sequence: e.seq},
+		Header: mdl.Header{Length: uint32(unix.NLMSG_HDRLEN + len(data)), Type: mdl.HeaderType(typ), Flags: flags, Sequence: e.seq},
 		Data:   data,
 	}.MarshalBinary()
 	if err != nil {
@@ -115,9 +119,9 @@ func (e *edge) ask(typ uint16, v6 bool, body []byte) (answer []byte, err error) 
 				if no := -int32(native.Uint32(body)); no != 0 {
 					return nil, unix.Errno(no)
 				}
-				return answer, nil
+				return nil, nil
 			case native.Uint16(rest[4:]) == ctNew:
-				answer = append([]byte{}, body[4:]...)
+				return append([]byte{}, body[4:]...), nil
 			}
 			rest = rest[min(len(rest), (size+unix.NLMSG_ALIGNTO-1)&^(unix.NLMSG_ALIGNTO-1)):]
 		}
@@ -187,6 +191,8 @@ func parseEntry(b []byte) (c conntrack.Flow, err error) {
 				}
 				return nil
 			})
+		case ctTimeout:
+			c.Timeout = d.Uint32()
 		case ctMark:
 			c.Mark = d.Uint32()
 		case ctID:

@@ -237,3 +237,17 @@ func run(p *ebpf.Program, frame []byte) (took bool, out []byte, err error) {
 	}
 	return verdict == redirect, opts.DataOut, nil
 }
+
+// Learn has a keeper that does not run carry a flow, Age has some time pass for it, and
+// Sweep sweeps.
+func (k *Keeper) Learn(from int, in Tuple) (why string, err error) { return k.learn(from, in) }
+
+func (k *Keeper) Age(by time.Duration) {
+	for at, f := range k.ways {
+		if at == f.ways[0].at() {
+			f.checked -= by
+		}
+	}
+}
+
+func (k *Keeper) Sweep() error { return k.sweep() }

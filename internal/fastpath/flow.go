@@ -195,6 +195,21 @@ func (f *Flows) Look(w Way) (Carried, bool, error) {
 	return Carried{Packets: v.Packets, Bytes: v.Bytes, Last: time.Duration(v.Last) * time.Second}, true, nil
 }
 
+// carry says whether all of ways have an entry of a generation.
+func (f *Flows) carry(ways []Way, generation uint32) (bool, error) {
+	for _, w := range ways {
+		var v flowFlow
+		err := f.objs.Flows.Lookup(w.key(), &v)
+		if errors.Is(err, ebpf.ErrKeyNotExist) || err == nil && v.Generation != generation {
+			return false, nil
+		}
+		if err != nil {
+			return false, fmt.Errorf("look up the flow %s > %s: %w", w.In.Src, w.In.Dst, err)
+		}
+	}
+	return true, nil
+}
+
 // Drop takes ways away. When it returns, no packet is being carried by one of them any
 // more: the kernel gives their places to the next ways that are put, and a packet that
 // found its way before would leave as another's.

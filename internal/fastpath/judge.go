@@ -49,6 +49,9 @@ func asked(c conntrack.Flow, reply bool, p Port) question {
 	return q
 }
 
+// pinned are the bits of an entry's mark that sided judges.
+const pinned = ruleset.MarkIndex | ruleset.MarkIn | ruleset.MarkProbe
+
 // sided says why main is to keep an entry whose first packet came in by near and left
 // by far, "" if it need not.
 func sided(c conntrack.Flow, near, far Port) string {
@@ -73,13 +76,36 @@ type kept struct {
 	ways    [2]Way
 	checked time.Duration // of CLOCK_MONOTONIC, as are all
 	last    time.Duration // when a packet of it was carried
+	found   [2]found      // the ways' entries
+}
+
+// found is an entry of the program, as a sweep found it the last time that it did.
+type found struct {
+	Entry
+	sweep int // its number
+}
+
+// take notes an entry.
+func (k *kept) take(e Entry, sweep int) {
+	i := 0
+	if e.at() != k.ways[0].at() {
+		i = 1
+	}
+	k.found[i] = found{e, sweep}
+	k.last = max(k.last, e.Last)
 }
 
 // The pace of a sweep.
 const (
 	sweepEvery = 2 * time.Second
+	sweepSlow  = 6 * time.Second  // with tens of thousands
 	beatEvery  = 10 * time.Second // with no flow to sweep
 	checkEvery = 10 * time.Second // each flow is looked for in conntrack
+
+	// A sweep looks for one of so many flows at most, and for fewChecks in any case: those
+	// who began together are not all looked for at once.
+	spread    = 4
+	fewChecks = 256
 
 	// patience is how long the program carries flows that nobody looks after (PATIENCE).
 	patience = 30 * time.Second
@@ -98,16 +124,26 @@ func (t timers) of(c conntrack.Flow) time.Duration {
 // leastLeft is the least that an entry of a carried flow has to live: so it outlives
 // the flow's ways also where the keeper dies, for the program then goes on for its
 // patience, and a way that has no entry could carry what is another flow's by now.
-const leastLeft = patience + checkEvery + 20*time.Second
+const leastLeft = patience + checkEvery + spread*sweepSlow + 10*time.Second
 
 // left is what an entry has to live from now on, as if conntrack had seen its packets.
 func (t timers) left(k *kept, now time.Duration) time.Duration {
 	return max(t.of(k.entry)-(now-k.last), leastLeft)
 }
 
+// lags says whether an entry has less left to live than if conntrack had seen the packets,
+// by an eighth: to hold it costs as much as to look for it.
+func (t timers) lags(k *kept, c conntrack.Flow, now time.Duration) bool {
+	return time.Duration(c.Timeout)*time.Second < max(t.left(k, now)*7/8, leastLeft)
+}
+
 // idle is how long a flow may carry nothing before it is left to main, whose conntrack
 // then ends it in its own time.
 func (t timers) idle(c conntrack.Flow) time.Duration { return min(t.of(c)/2, 5*time.Minute) }
+
+// pace is how long after a sweep that took so long the next one is: a big house's take a
+// twentieth of a processor.
+func pace(took time.Duration) time.Duration { return min(max(sweepEvery, 20*took), sweepSlow) }
 
 // A fate is what a sweep does with a flow.
 type fate uint8
@@ -120,9 +156,10 @@ const (
 )
 
 // fateOf judges a flow by what the program has of it.
-func (t timers) fateOf(k *kept, a, b Entry, both bool, generation uint32, now time.Duration) fate {
+func (t timers) fateOf(k *kept, sweep int, generation uint32, now time.Duration) fate {
+	a, b := k.found[0], k.found[1]
 	switch {
-	case !both, a.Generation != generation, b.Generation != generation: // closed, or void
+	case a.sweep != sweep, b.sweep != sweep, a.Generation != generation, b.Generation != generation: // gone, closed, or void
 		return ends
 	case now-k.last > t.idle(k.entry):
 		return ends

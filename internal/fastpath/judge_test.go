@@ -99,18 +99,21 @@ func TestFateOf(t *testing.T) {
 		{name: "of before", a: e(6), b: e(6), want: ends},
 		{name: "one way is gone", a: e(7), b: e(7), alone: true, want: ends},
 	} {
-		k := &kept{entry: c.entry, last: now - c.idle, checked: now - c.checked}
-		got := clock.fateOf(k, c.a, c.b, !c.alone, 7, now)
+		k := &kept{entry: c.entry, last: now - c.idle, checked: now - c.checked, found: [2]found{{c.a, 3}, {c.b, 3}}}
+		if c.alone {
+			k.found[1].sweep = 2
+		}
+		got := clock.fateOf(k, 3, 7, now)
 		if got != c.want {
 			t.Errorf("%s: fate %d, want %d", c.name, got, c.want)
 		}
 		// It was held when it was checked the last time.
-		if left := clock.left(k, now) - checkEvery; got != ends && left <= patience {
+		if left := clock.left(k, now) - checkEvery - spread*sweepSlow; got != ends && left <= patience {
 			t.Errorf("%s: conntrack's entry may have %s to live, the program goes on alone for %s", c.name, left, patience)
 		}
 	}
 	for _, short := range []timers{{}, {tcp: time.Second, udp: time.Second}} {
-		if left := short.left(&kept{last: 0}, now); left <= patience+checkEvery {
+		if left := short.left(&kept{last: 0}, now); left <= patience+checkEvery+spread*sweepSlow {
 			t.Errorf("with timers of %v an entry has %s to live", short, left)
 		}
 	}

@@ -1,9 +1,11 @@
 package fastpath
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"os"
 	"slices"
@@ -37,10 +39,11 @@ type Keeper struct {
 	beat time.Duration // when the program was told that somebody looks after the flows
 
 	// Of Run's goroutine.
-	of   *era // that ways are of
-	ways map[wayKey]*kept
-	hops map[Hop]uint16
-	told map[string]bool // errors
+	of     *era // that ways are of
+	ways   map[wayKey]*kept
+	hops   map[Hop]uint16
+	told   map[string]bool // errors
+	sweeps int             // so far
 }
 
 // An era is a generation of flows, and the ports that they are between. The zero
@@ -128,6 +131,9 @@ func (k *Keeper) Ports() (ports []Port, ok bool) {
 	return k.now.ports, k.now.generation != 0
 }
 
+// All is Flows.All.
+func (k *Keeper) All() iter.Seq2[Entry, error] { return k.flows.All() }
+
 // Came is Flows.Came.
 func (k *Keeper) Came(line uint8, v6 bool) (uint64, error) { return k.flows.Came(line, v6) }
 
@@ -146,8 +152,9 @@ func (k *Keeper) Run(ctx context.Context) {
 	next := time.Now()
 	for ctx.Err() == nil {
 		if !time.Now().Before(next) {
+			begin := time.Now()
 			k.fails("sweep the flows", k.sweep())
-			every := sweepEvery
+			every := pace(time.Since(begin))
 			if len(k.ways) == 0 {
 				every = beatEvery
 			}
@@ -243,6 +250,13 @@ func (k *Keeper) learn(from int, in Tuple) (why string, err error) {
 	port, ok := e.port(from)
 	if e.generation == 0 || !ok {
 		return "the gate is shut", nil
+	}
+	// Who is busy has heard of it twice before it is carried: by each direction, and as
+	// its packets doubled.
+	if had := k.ways[wayKey{from, in}]; had != nil {
+		if carried, err := k.flows.carry(had.ways[:], e.generation); err != nil || carried {
+			return "", err
+		}
 	}
 	c, there, err := k.edge.get(in, port.zone())
 	if err != nil || !there {
@@ -385,37 +399,37 @@ func (k *Keeper) sweep() error {
 	if err != nil {
 		return err
 	}
-	seen := make(map[wayKey]Entry, len(k.ways))
+	k.sweeps++
 	var stray []Way
 	for x, err := range k.flows.All() {
 		if err != nil {
 			return err
 		}
-		if k.ways[x.at()] == nil {
+		if f := k.ways[x.at()]; f != nil {
+			f.take(x, k.sweeps)
+		} else {
 			stray = append(stray, x.Way)
-			continue
 		}
-		seen[x.at()] = x
 	}
-	flows := map[*kept]bool{}
-	for _, f := range k.ways {
-		flows[f] = true
-	}
-	var over []*kept
-	var errs error
-	for f := range flows {
-		a, ok1 := seen[f.ways[0].at()]
-		b, ok2 := seen[f.ways[1].at()]
-		f.last = max(f.last, a.Last, b.Last)
-		switch k.edge.timers.fateOf(f, a, b, ok1 && ok2, e.generation, now) {
+	var over, due []*kept
+	for at, f := range k.ways {
+		if at != f.ways[0].at() {
+			continue // each once
+		}
+		switch k.edge.timers.fateOf(f, k.sweeps, e.generation, now) {
 		case ends:
 			over = append(over, f)
 		case check:
-			goesOn, err := k.check(e, f, now)
-			errs = errors.Join(errs, err)
-			if !goesOn {
-				over = append(over, f)
-			}
+			due = append(due, f)
+		}
+	}
+	slices.SortFunc(due, func(a, b *kept) int { return cmp.Compare(a.checked, b.checked) })
+	var errs error
+	for _, f := range due[:min(len(due), max(fewChecks, len(k.ways)/2/spread))] {
+		goesOn, err := k.check(e, f, now)
+		errs = errors.Join(errs, err)
+		if !goesOn {
+			over = append(over, f)
 		}
 	}
 	if len(stray) > 0 {
@@ -429,8 +443,8 @@ func (k *Keeper) sweep() error {
 	return k.beats()
 }
 
-// check looks whether a flow is in conntrack and main would still send it the same ways,
-// and has its entry live on.
+// check looks whether a flow is in conntrack as it was, and has its entry live on. What
+// else it was judged by is of the era.
 func (k *Keeper) check(e *era, f *kept, now time.Duration) (goesOn bool, err error) {
 	port, ok := e.port(f.ways[0].From)
 	if !ok {
@@ -440,10 +454,12 @@ func (k *Keeper) check(e *era, f *kept, now time.Duration) (goesOn bool, err err
 	if err != nil || !there || c.ID != f.entry.ID {
 		return false, err
 	}
-	ways, why, err := k.judge(e, port, f.ways[0].In, c)
-	if err != nil || why != "" || ways != f.ways {
-		return false, err
+	if _, why := Ways(c, Side{Link: 1}, Side{Link: 2}); why != "" || (c.Mark^f.entry.Mark)&pinned != 0 {
+		return false, nil
 	}
 	f.checked = now
+	if !k.edge.timers.lags(f, c, now) {
+		return true, nil
+	}
 	return k.edge.hold(c, k.edge.timers.left(f, now))
 }

@@ -26,7 +26,7 @@ func (d *daemon) carry() {
 // they do. It was somebody else's doing if no step of a turn did it.
 func stirs(e kernel.Event) bool {
 	switch e.Kind {
-	case kernel.AddrEvent, kernel.RouteEvent, kernel.RuleEvent, kernel.TableEvent:
+	case kernel.LinkEvent, kernel.AddrEvent, kernel.RouteEvent, kernel.RuleEvent, kernel.TableEvent:
 		return e.NS == ""
 	}
 	return e.Kind == kernel.Resync
