@@ -22,8 +22,8 @@ type packetLoad struct {
 // The bounds are of the peer, by the row's own sink.
 var packetLoads = []packetLoad{
 	{flows: 256, share: 1, limit: 20 * time.Second, least: map[string]float64{"tc": 1.7, "xdp": 4.5}},
-	{flows: 50000, share: 3, limit: 30 * time.Second, least: map[string]float64{"tc": 1.5, "xdp": 2.5}},
-	{flows: 500000, share: 7, limit: 60 * time.Second},
+	{flows: 50000, share: 3, limit: 20 * time.Second, least: map[string]float64{"tc": 1.5, "xdp": 2.5}},
+	{flows: 500000, share: 7, limit: 30 * time.Second},
 }
 
 // Both sinks are behind each row; a ratio is of figures with the same one.

@@ -32,8 +32,8 @@ func onRoad(t *testing.T, name string, f func(t *testing.T, r *road)) {
 // Each road carries all that is sent, as its row says.
 func TestRoads(t *testing.T) {
 	for _, k := range kinds {
-		if k.fast {
-			continue // the daemon carries no flows yet
+		if k.name == "xdp" {
+			continue // weir refuses it so far
 		}
 		t.Run(k.name, func(t *testing.T) {
 			onRoad(t, k.name, func(t *testing.T, r *road) {

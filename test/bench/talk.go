@@ -86,7 +86,7 @@ func (r *road) connections(lasts time.Duration) (f figure, err error) {
 				}
 				_, err = unix.Read(fd, b[:])
 				unix.Close(fd)
-				if err != nil {
+				if err != nil && !errors.Is(err, unix.ECONNRESET) { // the client gave up on it
 					return err
 				}
 			}
@@ -97,10 +97,15 @@ func (r *road) connections(lasts time.Duration) (f figure, err error) {
 			return err
 		}
 		from, at := time.Now(), threadTime()
-		for ; time.Since(from) < lasts; f.Count++ {
-			if err := connect(int(f.Count)); err != nil {
+		for time.Since(from) < lasts {
+			err := connect(int(f.Count))
+			if errors.Is(err, unix.EINTR) {
+				continue // Go's own signals; it does not count
+			}
+			if err != nil {
 				return fmt.Errorf("connection %.0f: %w", f.Count+1, err)
 			}
+			f.Count++
 		}
 		f.Per, f.Wall = (threadTime() - at).Seconds(), time.Since(from).Seconds()
 		return nil
@@ -220,7 +225,11 @@ func (r *road) ask(t *talk, count int) (f figure, err error) {
 			if _, err := unix.Write(t.fd, b); err != nil {
 				return err
 			}
-			if n, err := unix.Read(t.fd, b); err != nil || n != len(b) {
+			n, err := unix.Read(t.fd, b)
+			for errors.Is(err, unix.EINTR) {
+				n, err = unix.Read(t.fd, b)
+			}
+			if err != nil || n != len(b) {
 				return fmt.Errorf("%d of %d bytes came back: %w", n, len(b), err)
 			}
 			took = append(took, time.Since(from))
