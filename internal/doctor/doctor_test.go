@@ -195,6 +195,7 @@ func TestClockAdvice(t *testing.T) {
 		{"chrony, and no weir", "usr/sbin/chronyd", "", "", "", "nothing: chrony is installed, and weir runs it"},
 		{"run by weir", "usr/sbin/chronyd", "net:[1]", "chronyd\x00-f\x00/x/chrony.conf", "weir\x00run\x00a.hcl", "weir status shows which servers answer, and whether the clock is set"},
 		{"run by a rehearsal's weir", "usr/sbin/chronyd", "net:[9]", "chronyd\x00-x", "weir\x00run\x00a.hcl", "nothing: chrony is installed, and weir runs it"},
+		{"run by others in a network that is not to be seen", "usr/sbin/chronyd", "", "chronyd\x00-F\x001", "/sbin/init", "try it as root"},
 		{"run by others", "usr/sbin/chronyd", "net:[1]", "chronyd\x00-F\x001", "/sbin/init", "chronyc sources shows which servers answer"},
 	} {
 		m := well()

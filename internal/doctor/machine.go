@@ -31,15 +31,24 @@ func clocks(m Machine) (out []Finding) {
 // unkept says why the clock of a machine is not kept right, and what is to be done.
 func unkept(m Machine) (why, do string) {
 	names, _ := fs.Glob(m.Root, "proc/[0-9]*/comm")
+	somewhere := "" // its network is not to be seen
 	for _, name := range names {
 		dir := path.Dir(name)
-		switch {
-		case !runs(m.Root, name, "chronyd"), inThisNetwork(m.Root, dir) == elsewhere: // a rehearsal's
+		if !runs(m.Root, name, "chronyd") {
+			continue
+		}
+		switch where := inThisNetwork(m.Root, dir); {
+		case where == elsewhere: // a rehearsal's
 		case weirs(m, dir):
 			return fmt.Sprintf("weir's chronyd, pid %s, has not set it right: no server was heard yet, or weir may not set this clock", path.Base(dir)), "weir status shows which servers answer, and whether the clock is set"
+		case where == unknown:
+			somewhere = path.Base(dir)
 		default:
 			return fmt.Sprintf("chronyd, pid %s, has not set it right yet", path.Base(dir)), "chronyc sources shows which servers answer"
 		}
+	}
+	if somewhere != "" {
+		return fmt.Sprintf("it is not right yet; whether chronyd, pid %s, keeps it or a container's is not to be seen", somewhere), "try it as root"
 	}
 	if foreign.Installed(m.Root, "chronyd") {
 		return "nobody keeps it right now", "nothing: chrony is installed, and weir runs it"
