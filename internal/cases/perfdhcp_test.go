@@ -31,6 +31,11 @@ dns { engine = "forward" }
 // without an address, and those with one that another client was answered before.
 type exchanged struct{ sent, received, rejected, twice int }
 
+// within tells whether each exchange that was begun was answered, and no more is wrong than most has.
+func (e exchanged) within(most exchanged) bool {
+	return e.sent == e.received && e.sent <= most.sent && e.rejected <= most.rejected && e.twice <= most.twice
+}
+
 // counted are the numbers in what perfdhcp says at its end, by the kind of exchange.
 var counted = regexp.MustCompile(`\*\*\*Statistics for: (\S+)\*\*\*\nsent packets: (\d+)\nreceived packets: (\d+)\n(?:.*\n){3}rejected leases: (\d+)\nnon unique addresses: (\d+)\n`)
 
@@ -68,6 +73,8 @@ func (h *house) perfdhcp(c *lab.Client, first, clients int, args ...string) map[
 // relay besides). Each is answered in each step, and nobody is given what another has;
 // whoever comes too many is given nothing, and nobody loses what he has. What is offered
 // by DHCPv6 is kept for nobody, so two may be offered the same (RFC 8415, 18.3.9).
+// Where answers are late perfdhcp begins its clients anew: such a one is given its own
+// address again, which perfdhcp counts as given twice.
 func TestPerfdhcp(t *testing.T) {
 	in(t, func(h *house) {
 		h.need("perfdhcp")
@@ -93,13 +100,15 @@ func TestPerfdhcp(t *testing.T) {
 			})
 			got := h.perfdhcp(pc, 60, 60, f.family, "-l", "e0")
 			before := held()
-			if want := (exchanged{sent: 60, received: 60}); got[f.first] != want || got[f.second] != want || len(before) != 60 {
+			again := got[f.first].sent - 60
+			if want := (exchanged{60 + again, 60 + again, 0, again}); again < 0 || !got[f.first].within(want) || !got[f.second].within(want) || len(before) != 60 {
 				t.Errorf("60 clients, perfdhcp %s counts %+v, and weir has %d leases", f.family, got, len(before))
 			}
 			// The same 60, and 70 more for the 40 addresses that are left.
 			got = h.perfdhcp(pc, 130, 130, f.family, "-l", "e0")
 			after := held()
-			if y := got[f.second]; got[f.first].sent != 130 || y.received-y.rejected != 100 || y.twice != 0 || len(after) != 100 {
+			again = got[f.first].sent - 130
+			if y := got[f.second]; again < 0 || y.received-y.rejected < 100 || y.received-y.rejected > 100+again || y.twice > again || len(after) != 100 {
 				t.Errorf("130 clients for 100 addresses, perfdhcp %s counts %+v, and weir has %d leases", f.family, got, len(after))
 			}
 			for a, who := range before {
