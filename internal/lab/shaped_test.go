@@ -101,8 +101,18 @@ func TestLinkFrames(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			conn, err = packet.Listen(ifi, packet.Raw, unix.ETH_P_IP, nil)
-			return err
+			if conn, err = packet.Listen(ifi, packet.Raw, unix.ETH_P_IP, nil); err != nil {
+				return err
+			}
+			raw, err := conn.SyscallConn()
+			if err != nil {
+				return err
+			}
+			// Room for the whole transfer, where root gives it: on a busy machine nobody
+			// reads meanwhile.
+			return raw.Control(func(fd uintptr) {
+				_ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 16<<20)
+			})
 		}))
 		var mu sync.Mutex
 		var frames, long, wrong, full int
