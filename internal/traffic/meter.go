@@ -9,9 +9,11 @@ import (
 
 // Meter compares each reading with the one before. The zero Meter has none.
 type Meter struct {
-	at    time.Duration
-	flows map[key]counts
-	lines map[string]Line
+	at      time.Duration
+	flows   map[key]counts
+	lines   map[string]Line
+	carried map[key]Count
+	main    []Fate
 }
 
 // key is what a flow is known by. It is kept for each, so it is small: IPv4 as
@@ -27,21 +29,24 @@ func keyOf(src, dst netip.AddrPort, protocol uint8, id uint32) key {
 	return key{src.Addr().As16(), dst.Addr().As16(), src.Port(), dst.Port(), id, protocol}
 }
 
-// counts are both directions of a flow, and what the fast path carried of them.
-type counts struct{ forth, back, fastForth, fastBack Count }
+// counts are both directions of a flow.
+type counts struct{ forth, back direction }
+
+// direction is what conntrack has counted of one, what the fast path has carried that
+// looks so, and what of that was another flow's.
+type direction struct{ slow, fast, others Count }
 
 // Take is a reading that is being taken: Add is called for each flow, then Done.
 type Take struct {
 	m       *Meter
-	where   func(netip.Addr) Place
+	view    View
 	carried map[key]Count // nil: nothing carries
 	lines   []LineVolume
 	marks   map[uint32]int // index in lines
-	bits    Marks
-	most    int
 
 	now      map[key]counts
 	nowLines map[string]Line
+	nowMain  []Fate
 	hosts    map[hostKey]*Host
 	r        Reading
 }
@@ -52,13 +57,13 @@ type hostKey struct {
 	self   bool
 }
 
-// Start begins a reading at a time of a clock that only goes on. where tells where an
-// address is. lines are all of them. carried is nil where the flows have no fast path.
-// At most most flows and hosts are listed.
-func (m *Meter) Start(at time.Duration, lines []Line, bits Marks, carried []Carried, where func(netip.Addr) Place, most int) *Take {
+// Start begins a reading at a time of a clock that only goes on. lines are all of them.
+// carried is nil where the flows have no fast path; main is what became of the packets
+// that it met.
+func (m *Meter) Start(at time.Duration, lines []Line, carried []Carried, main []Fate, v View) *Take {
 	t := &Take{
-		m: m, where: where, bits: bits, most: most, marks: map[uint32]int{},
-		now: make(map[key]counts, len(m.flows)), nowLines: map[string]Line{}, hosts: map[hostKey]*Host{},
+		m: m, view: v, marks: map[uint32]int{},
+		now: make(map[key]counts, len(m.flows)), nowLines: map[string]Line{}, nowMain: main, hosts: map[hostKey]*Host{},
 		r: Reading{At: at, Carries: carried != nil},
 	}
 	if m.flows != nil {
@@ -70,10 +75,14 @@ func (m *Meter) Start(at time.Duration, lines []Line, bits Marks, carried []Carr
 		t.marks[l.Mark] = i
 		t.nowLines[l.Name] = l
 	}
+	t.r.Main = grown(main, m.main, m.flows != nil)
 	if carried != nil {
 		t.carried = make(map[key]Count, len(carried))
 		for _, c := range carried {
-			t.carried[keyOf(c.Src, c.Dst, c.Protocol, 0)] = c.Count
+			k := keyOf(c.Src, c.Dst, c.Protocol, c.Line)
+			n := t.carried[k]
+			n.add(c.Count) // by two ports of a LAN
+			t.carried[k] = n
 		}
 	}
 	return t
@@ -82,10 +91,7 @@ func (m *Meter) Start(at time.Duration, lines []Line, bits Marks, carried []Carr
 // since is how much a line grew. A port whose counters went back is another one, and
 // so are the programs.
 func (l Line) since(had Line, ok bool) LineVolume {
-	v := LineVolume{Name: l.Name, Down: Volume{All: l.In}, Up: Volume{All: l.Out}}
-	for _, f := range l.Fates {
-		v.Fates = append(v.Fates, FateVolume{Fate: f})
-	}
+	v := LineVolume{Name: l.Name, Down: Volume{All: l.In}, Up: Volume{All: l.Out}, Fates: grown(l.Fates, had.Fates, ok)}
 	if !ok {
 		return v
 	}
@@ -93,17 +99,27 @@ func (l Line) since(had Line, ok bool) LineVolume {
 		had.In, had.Out = Count{}, Count{}
 	}
 	v.Down.Grew, v.Up.Grew = l.In.less(had.In), l.Out.less(had.Out)
-	back := len(had.Fates) != len(l.Fates)
-	for i, f := range l.Fates {
-		back = back || f.Packets < had.Fates[i].Packets
-	}
-	for i := range v.Fates {
-		v.Fates[i].Grew = v.Fates[i].Packets
-		if !back {
-			v.Fates[i].Grew -= had.Fates[i].Packets
-		}
-	}
 	return v
+}
+
+// grown is how much fates grew since those before, if there are any: programs whose
+// counters went back are others.
+func grown(now, had []Fate, ok bool) (out []FateVolume) {
+	back := len(had) != len(now)
+	for i, f := range now {
+		back = back || f.Packets < had[i].Packets
+	}
+	for i, f := range now {
+		v := FateVolume{Fate: f}
+		if ok {
+			v.Grew = f.Packets
+			if !back {
+				v.Grew -= had[i].Packets
+			}
+		}
+		out = append(out, v)
+	}
+	return out
 }
 
 // before says whether c was counted before o was, or anew.
@@ -113,14 +129,16 @@ func (c Count) less(o Count) Count { return Count{c.Packets - o.Packets, c.Bytes
 
 // Add takes in a flow. What the machine says to itself is nobody's traffic.
 func (t *Take) Add(f Flow) {
-	client, server := t.where(f.Client.Addr()), t.where(f.Server.Addr())
-	line, by := t.marks[f.Mark&t.bits.Line]
+	client, server := t.view.Where(f.Client.Addr()), t.view.Where(f.Server.Addr())
+	number := f.Mark & t.view.Marks.Line
+	line, by := t.marks[number]
+	var clients, servers uint32 // the line that each sends by
 	switch {
 	case !by:
-	case f.Mark&t.bits.In != 0: // outside, and if its address is one of a LAN's
-		client = Place{}
+	case f.Mark&t.view.Marks.In != 0: // outside, and if its address is one of a LAN's
+		client, clients = Place{}, number
 	default:
-		server = Place{}
+		server, servers = Place{}, number
 	}
 	if client.Self && server.Self {
 		return
@@ -129,13 +147,7 @@ func (t *Take) Add(f Flow) {
 	if _, twice := t.now[k]; twice {
 		return // the table moved under the dump
 	}
-	c := counts{forth: f.Forth, back: f.Back}
-	if t.carried != nil {
-		c.fastForth = t.carried[keyOf(f.Client, f.Dialled, f.Protocol, 0)]
-		c.fastBack = t.carried[keyOf(f.Server, f.Seen, f.Protocol, 0)]
-	}
-	t.now[k] = c
-	forth, back := t.since(k, c)
+	forth, back := t.since(k, keyOf(f.Client, f.Dialled, f.Protocol, clients), keyOf(f.Server, f.Seen, f.Protocol, servers), f)
 
 	t.r.FlowCount++
 	if !f.Counted {
@@ -156,8 +168,8 @@ func (t *Take) Add(f Flow) {
 		v.Host, v.Peer, v.HostPlace, v.PeerPlace = f.Server, f.Client, server, client
 		v.Down, v.Up, v.Inbound = forth, back, true
 	}
-	if t.r.Flows = append(t.r.Flows, v); len(t.r.Flows) >= 4*max(t.most, 64) {
-		t.r.Flows = busiestFlows(t.r.Flows, t.most)
+	if t.r.Flows = append(t.r.Flows, v); len(t.r.Flows) >= 4*max(t.view.Most, 64) {
+		t.r.Flows = t.view.busiest(t.r.Flows)
 	}
 }
 
@@ -172,31 +184,43 @@ func rank(p Place) int {
 	return 0
 }
 
-// since is how much a flow's directions have grown: all that they have where it is
-// new, which it also is if its counters went back. What the fast path counts begins
-// anew whenever a direction is put into its map.
-func (t *Take) since(k key, c counts) (forth, back Volume) {
-	all := func(slow, fast Count) Volume { slow.add(fast); return Volume{All: slow} }
-	forth, back = all(c.forth, c.fastForth), all(c.back, c.fastBack)
-	if t.r.Over == 0 {
-		return forth, back
+// since is how much a flow's directions have grown, by which its packets are known as
+// they come in: all that they have where it is new, which it also is if conntrack's
+// counters went back. What the fast path has carried of such packets so far was
+// another flow's then.
+func (t *Take) since(k, forthKey, backKey key, f Flow) (forth, back Volume) {
+	had, ok := t.m.flows[k]
+	if !ok || f.Forth.before(had.forth.slow) || f.Back.before(had.back.slow) {
+		others := func(k key) direction { n := t.m.carried[k]; return direction{fast: n, others: n} }
+		had = counts{others(forthKey), others(backKey)}
 	}
-	had := t.m.flows[k]
-	if c.forth.before(had.forth) || c.back.before(had.back) {
-		had = counts{}
+	now := counts{had.forth.next(f.Forth, t.carried[forthKey]), had.back.next(f.Back, t.carried[backKey])}
+	t.now[k] = now
+	return now.forth.since(had.forth, t.r.Over > 0), now.back.since(had.back, t.r.Over > 0)
+}
+
+// next is what stands in a direction's place in the next reading.
+func (d direction) next(slow, fast Count) direction {
+	if fast.before(d.fast) {
+		d.others = Count{} // the fast path counts anew
 	}
-	for _, d := range []struct {
-		v                        *Volume
-		slow, hadSlow, fast, had Count
-	}{{&forth, c.forth, had.forth, c.fastForth, had.fastForth}, {&back, c.back, had.back, c.fastBack, had.fastBack}} {
-		if d.fast.before(d.had) {
-			d.had = Count{}
-		}
-		fast := d.fast.less(d.had)
-		d.v.Grew, d.v.Fast = d.slow.less(d.hadSlow), fast.Packets
-		d.v.Grew.add(fast)
+	return direction{slow, fast, d.others}
+}
+
+// since is how much a direction has, and has grown where something was read before.
+func (d direction) since(had direction, grew bool) Volume {
+	v := Volume{All: d.slow}
+	v.All.add(d.fast.less(d.others))
+	if !grew {
+		return v
 	}
-	return forth, back
+	if d.fast.before(had.fast) {
+		had.fast = Count{}
+	}
+	fast := d.fast.less(had.fast)
+	v.Grew, v.Fast = d.slow.less(had.slow), fast.Packets
+	v.Grew.add(fast)
+	return v
 }
 
 // host adds to a host of the house.
@@ -231,26 +255,24 @@ func (t *Take) Done() Reading {
 		r.Hosts = append(r.Hosts, *h)
 	}
 	slices.SortFunc(r.Hosts, func(a, b Host) int {
-		return cmp.Or(busier(a.Down, a.Up, b.Down, b.Up), a.Addrs[0].Compare(b.Addrs[0]))
+		return cmp.Or(t.view.busier(a.Down, a.Up, b.Down, b.Up), a.Addrs[0].Compare(b.Addrs[0]))
 	})
-	r.Hosts = r.Hosts[:min(len(r.Hosts), t.most)]
-	r.Flows = busiestFlows(r.Flows, t.most)
+	r.Hosts = r.Hosts[:min(len(r.Hosts), t.view.Most)]
+	r.Flows = t.view.busiest(r.Flows)
 	t.m.flows, t.m.lines, t.m.at = t.now, t.nowLines, r.At
+	t.m.carried, t.m.main = t.carried, t.nowMain
 	return r
 }
 
-// busiestFlows are the first so many, in order.
-func busiestFlows(all []FlowVolume, most int) []FlowVolume {
+// busiest are the first so many, in order.
+func (v View) busiest(all []FlowVolume) []FlowVolume {
 	slices.SortFunc(all, func(a, b FlowVolume) int {
-		return cmp.Or(busier(a.Down, a.Up, b.Down, b.Up), a.Client.Compare(b.Client), a.Dialled.Compare(b.Dialled), cmp.Compare(a.Protocol, b.Protocol))
+		return cmp.Or(v.busier(a.Down, a.Up, b.Down, b.Up), a.Client.Compare(b.Client), a.Dialled.Compare(b.Dialled), cmp.Compare(a.Protocol, b.Protocol))
 	})
-	return all[:min(len(all), most)]
+	return all[:min(len(all), v.Most)]
 }
 
-// busier orders by what went both ways since the reading before, then by all that did.
-func busier(down1, up1, down2, up2 Volume) int {
-	return cmp.Or(
-		cmp.Compare(down2.Grew.Bytes+up2.Grew.Bytes, down1.Grew.Bytes+up1.Grew.Bytes),
-		cmp.Compare(down2.All.Bytes+up2.All.Bytes, down1.All.Bytes+up1.All.Bytes),
-	)
+// busier orders two flows or hosts.
+func (v View) busier(down1, up1, down2, up2 Volume) int {
+	return cmp.Or(cmp.Compare(v.By(down2, up2), v.By(down1, up1)), cmp.Compare(ByAll(down2, up2), ByAll(down1, up1)))
 }

@@ -88,8 +88,8 @@ const (
 
 func TestTwoReadings(t *testing.T) {
 	other := func(f traffic.Flow, id uint32) traffic.Flow { f.ID = id; return f }
-	carried := func(src, dst string, n uint64) traffic.Carried {
-		return traffic.Carried{Src: at(src), Dst: at(dst), Protocol: 6, Count: traffic.Count{Packets: n, Bytes: 100 * n}}
+	carried := func(src, dst string, line uint32, n uint64) traffic.Carried {
+		return traffic.Carried{Src: at(src), Dst: at(dst), Protocol: 6, Line: line, Count: traffic.Count{Packets: n, Bytes: 100 * n}}
 	}
 	for _, c := range []struct {
 		name         string
@@ -162,18 +162,42 @@ func TestTwoReadings(t *testing.T) {
 		}, {
 			name:   "carried fast: what conntrack saw and what it did not, each once",
 			before: []traffic.Flow{flow(out, 1, 10, 20)}, now: []traffic.Flow{flow(out, 1, 11, 20)},
-			fast1: []traffic.Carried{carried("172.31.0.50:4000", "192.0.2.80:443", 100), carried("192.0.2.80:443", "198.51.100.10:4000", 200)},
-			fast2: []traffic.Carried{carried("172.31.0.50:4000", "192.0.2.80:443", 103), carried("192.0.2.80:443", "198.51.100.10:4000", 205)},
+			fast1: []traffic.Carried{carried("172.31.0.50:4000", "192.0.2.80:443", 0, 100), carried("192.0.2.80:443", "198.51.100.10:4000", 1, 200)},
+			fast2: []traffic.Carried{carried("172.31.0.50:4000", "192.0.2.80:443", 0, 103), carried("192.0.2.80:443", "198.51.100.10:4000", 1, 205)},
 			want:  "172.31.0.50 down 5 up 4, 1 flows\n172.31.0.50:4000 > 192.0.2.80:443 by \"fiber\" down 5 up 4 fast 5 3\nfiber has 1\n",
 		}, {
 			name:   "carried anew: its counter begins again, conntrack's goes on",
 			before: []traffic.Flow{flow(out, 1, 10, 20)}, now: []traffic.Flow{flow(out, 1, 11, 20)},
-			fast1: []traffic.Carried{carried("172.31.0.50:4000", "192.0.2.80:443", 100)},
-			fast2: []traffic.Carried{carried("172.31.0.50:4000", "192.0.2.80:443", 3)},
+			fast1: []traffic.Carried{carried("172.31.0.50:4000", "192.0.2.80:443", 0, 100)},
+			fast2: []traffic.Carried{carried("172.31.0.50:4000", "192.0.2.80:443", 0, 3)},
 			want:  "172.31.0.50 down 0 up 4, 1 flows\n172.31.0.50:4000 > 192.0.2.80:443 by \"fiber\" down 0 up 4 fast 0 3\nfiber has 1\n",
 		}, {
+			name:   "carried in by a forward",
+			before: []traffic.Flow{flow(in, 0x102, 10, 20)}, now: []traffic.Flow{flow(in, 0x102, 11, 20)},
+			fast1: []traffic.Carried{carried("192.0.2.9:5000", "198.51.100.10:80", 2, 100), carried("172.31.0.23:8080", "192.0.2.9:5000", 0, 200)},
+			fast2: []traffic.Carried{carried("192.0.2.9:5000", "198.51.100.10:80", 2, 103), carried("172.31.0.23:8080", "192.0.2.9:5000", 0, 205)},
+			want:  "nas down 4 up 5, 1 flows\n172.31.0.23:8080 < 192.0.2.9:5000 by \"lte\" down 4 up 5 fast 3 5\nlte has 1\n",
+		}, {
+			name:   "carried in by another line with the same address: another's",
+			before: []traffic.Flow{flow(out, 1, 10, 20)}, now: []traffic.Flow{flow(out, 1, 11, 20)},
+			fast1: []traffic.Carried{carried("192.0.2.80:443", "198.51.100.10:4000", 1, 1)},
+			fast2: []traffic.Carried{carried("192.0.2.80:443", "198.51.100.10:4000", 1, 2), {Src: at("192.0.2.80:443"), Dst: at("198.51.100.10:4000"), Protocol: 6, Line: 2, Count: traffic.Count{Packets: 1000}}},
+			want:  "172.31.0.50 down 1 up 1, 1 flows\n172.31.0.50:4000 > 192.0.2.80:443 by \"fiber\" down 1 up 1 fast 1 0\nfiber has 1\n",
+		}, {
+			name:   "carried by two ports of a LAN: one after the other, both its",
+			before: []traffic.Flow{flow(out, 1, 10, 20)}, now: []traffic.Flow{flow(out, 1, 10, 20)},
+			fast1: []traffic.Carried{carried("172.31.0.50:4000", "192.0.2.80:443", 0, 5)},
+			fast2: []traffic.Carried{carried("172.31.0.50:4000", "192.0.2.80:443", 0, 6), carried("172.31.0.50:4000", "192.0.2.80:443", 0, 7)},
+			want:  "172.31.0.50 down 0 up 8, 1 flows\n172.31.0.50:4000 > 192.0.2.80:443 by \"fiber\" down 0 up 8 fast 0 8\nfiber has 1\n",
+		}, {
+			name:   "a port that is used again: what was carried before was another's",
+			before: []traffic.Flow{flow(out, 1, 10, 20)}, now: []traffic.Flow{other(flow(out, 1, 30, 40), 2)},
+			fast1: []traffic.Carried{carried("172.31.0.50:4000", "192.0.2.80:443", 0, 1000)},
+			fast2: []traffic.Carried{carried("172.31.0.50:4000", "192.0.2.80:443", 0, 1003)},
+			want:  "172.31.0.50 down 40 up 33, 1 flows\n172.31.0.50:4000 > 192.0.2.80:443 by \"fiber\" down 40 up 33 fast 0 3\nfiber has 1\n",
+		}, {
 			name:  "carried, and not in conntrack: nobody's",
-			fast1: []traffic.Carried{}, fast2: []traffic.Carried{carried("172.31.0.50:4000", "192.0.2.80:443", 3)},
+			fast1: []traffic.Carried{}, fast2: []traffic.Carried{carried("172.31.0.50:4000", "192.0.2.80:443", 0, 3)},
 			want: "",
 		},
 	} {
@@ -191,11 +215,15 @@ func TestTwoReadings(t *testing.T) {
 	}
 }
 
+func view(most int) traffic.View {
+	return traffic.View{Where: where, Marks: marks, By: traffic.ByRate, Most: most}
+}
+
 func read(m *traffic.Meter, when time.Duration, flows []traffic.Flow, lines []traffic.Line, carried []traffic.Carried, most int) traffic.Reading {
 	if lines == nil {
 		lines = []traffic.Line{{Name: "fiber", Mark: 1}, {Name: "lte", Mark: 2}}
 	}
-	t := m.Start(when, lines, marks, carried, where, most)
+	t := m.Start(when, lines, carried, nil, view(most))
 	for _, f := range flows {
 		t.Add(f)
 	}
@@ -236,6 +264,45 @@ func TestLines(t *testing.T) {
 	}
 }
 
+// A flow's whole volume is conntrack's and the fast path's, without another flow's.
+func TestWhole(t *testing.T) {
+	var m traffic.Meter
+	n := func(n uint64) []traffic.Carried {
+		return []traffic.Carried{{Src: at("172.31.0.50:4000"), Dst: at("192.0.2.80:443"), Protocol: 6, Count: traffic.Count{Packets: n, Bytes: 100 * n}}}
+	}
+	whole := func(when time.Duration, id uint32, slow, fast, want uint64) {
+		t.Helper()
+		f := flow(out, 1, slow, 0)
+		f.ID = id
+		r := read(&m, when, []traffic.Flow{f}, nil, n(fast), 20)
+		if got := r.Hosts[0].Up.All; got != (traffic.Count{Packets: want, Bytes: 100 * want}) {
+			t.Errorf("at %v %+v, want %d", when, got, want)
+		}
+	}
+	whole(1*time.Second, 1, 10, 100, 110)
+	whole(2*time.Second, 1, 11, 150, 161)
+	whole(3*time.Second, 2, 2, 150, 2) // another flow, from the same port
+	whole(4*time.Second, 2, 2, 170, 22)
+	whole(5*time.Second, 2, 3, 5, 8) // what was carried before is forgotten
+}
+
+// What became of main's packets is told as that of a line's.
+func TestMainsPackets(t *testing.T) {
+	var m traffic.Meter
+	take := func(fast, slow uint64) []traffic.FateVolume {
+		return m.Start(0, nil, []traffic.Carried{}, []traffic.Fate{{Packets: fast}, {Why: "kind", Packets: slow}}, view(20)).Done().Main
+	}
+	want := func(got []traffic.FateVolume, fast, slow uint64) {
+		t.Helper()
+		if got[0].Grew != fast || got[1].Grew != slow || got[1].Why != "kind" {
+			t.Errorf("%+v, want %d and %d", got, fast, slow)
+		}
+	}
+	want(take(100, 50), 0, 0)
+	want(take(107, 53), 7, 3)
+	want(take(4, 60), 4, 60) // another program
+}
+
 // A reading that is given up halfway spoils none: the next covers the time of both.
 func TestGivenUp(t *testing.T) {
 	var m traffic.Meter
@@ -243,7 +310,7 @@ func TestGivenUp(t *testing.T) {
 		return []traffic.Line{{Name: "fiber", Mark: 1, In: traffic.Count{Packets: n, Bytes: n}}}
 	}
 	read(&m, 0, []traffic.Flow{flow(out, 1, 1, 1)}, lines(1), nil, 20)
-	m.Start(time.Second, lines(5), marks, nil, where, 20).Add(flow(out, 1, 5, 5))
+	m.Start(time.Second, lines(5), nil, nil, view(20)).Add(flow(out, 1, 5, 5))
 	r := read(&m, 2*time.Second, []traffic.Flow{flow(out, 1, 9, 9)}, lines(9), nil, 20)
 	if r.Over != 2*time.Second || r.Lines[0].Down.Grew.Packets != 8 || r.Flows[0].Up.Grew.Packets != 8 {
 		t.Errorf("%+v", r)
@@ -267,6 +334,62 @@ func TestTheBusiest(t *testing.T) {
 		if got := r.Flows[i].Up.Grew.Packets; got != want || len(r.Flows) != 3 {
 			t.Errorf("of %d flows number %d has %d packets, want %d", len(r.Flows), i, got, want)
 		}
+	}
+}
+
+// What the busiest are is who looks's to say, of hosts and of flows.
+func TestOrder(t *testing.T) {
+	counted := func(a string, n0, n1 [2]uint64) (before, now traffic.Flow) {
+		f := flow(a+":4000 192.0.2.80:443", 1, 0, 0)
+		f.Back, f.Forth = traffic.Count{Packets: n0[0], Bytes: n0[1]}, traffic.Count{}
+		before = f
+		f.Back = traffic.Count{Packets: n0[0] + n1[0], Bytes: n0[1] + n1[1]}
+		return before, f
+	}
+	swap := func(f traffic.Flow) traffic.Flow { f.Forth, f.Back = f.Back, f.Forth; return f }
+	down0, down1 := counted("172.31.0.2", [2]uint64{1, 100}, [2]uint64{2, 3000})
+	up0, up1 := counted("172.31.0.3", [2]uint64{1, 100}, [2]uint64{1, 2000})
+	up0, up1 = swap(up0), swap(up1)
+	small0, small1 := counted("172.31.0.4", [2]uint64{1, 100}, [2]uint64{20, 1000})
+	old0, old1 := counted("172.31.0.5", [2]uint64{1, 90000}, [2]uint64{1, 10})
+	for _, c := range []struct {
+		name string
+		by   traffic.Order
+		want string
+	}{
+		{"rate", traffic.ByRate, "2 3 4 5"},
+		{"down", traffic.ByDown, "2 4 5 3"},
+		{"up", traffic.ByUp, "3 5 2 4"}, // of those that sent nothing: who had most
+		{"packets", traffic.ByPackets, "4 2 5 3"},
+		{"all", traffic.ByAll, "5 2 3 4"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var m traffic.Meter
+			v := view(20)
+			v.By = c.by
+			take := func(at time.Duration, flows ...traffic.Flow) traffic.Reading {
+				k := m.Start(at, nil, nil, nil, v)
+				for _, f := range flows {
+					k.Add(f)
+				}
+				return k.Done()
+			}
+			take(0, down0, up0, small0, old0)
+			r := take(time.Second, down1, up1, small1, old1)
+			var hosts, flows []string
+			for _, h := range r.Hosts {
+				hosts = append(hosts, strings.TrimPrefix(h.Addrs[0].String(), "172.31.0."))
+			}
+			for _, f := range r.Flows {
+				flows = append(flows, strings.TrimPrefix(f.Host.Addr().String(), "172.31.0."))
+			}
+			if got := strings.Join(hosts, " "); got != c.want {
+				t.Errorf("hosts %s, want %s", got, c.want)
+			}
+			if got := strings.Join(flows, " "); got != c.want {
+				t.Errorf("flows %s, want %s", got, c.want)
+			}
+		})
 	}
 }
 

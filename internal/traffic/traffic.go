@@ -33,11 +33,12 @@ type Flow struct {
 	Counted     bool  // false: it was begun before nf_conntrack_acct was on
 }
 
-// Carried is what the fast path has carried of one direction of a flow, past
-// conntrack and its counters, since the direction was put into its map.
+// Carried is what the fast path has carried of one direction of a flow, past conntrack
+// and its counters, since the first flow was carried whose packets look so.
 type Carried struct {
 	Src, Dst netip.AddrPort // as its packets come in
 	Protocol uint8
+	Line     uint32 // by which they come in: its number in marks; 0: by a LAN
 	Count
 }
 
@@ -59,6 +60,33 @@ type Fate struct {
 	Why     string
 	Packets uint64
 }
+
+// View is how the flows of a house are looked at.
+type View struct {
+	Where func(netip.Addr) Place
+	Marks Marks
+	By    Order // what the busiest are
+	Most  int   // flows and hosts that are listed
+}
+
+// Order is what the busiest have most of; of two with the same it is all that they
+// had.
+type Order func(down, up Volume) uint64
+
+// ByRate orders by bytes both ways since the reading before.
+func ByRate(down, up Volume) uint64 { return down.Grew.Bytes + up.Grew.Bytes }
+
+// ByDown orders by bytes towards the host since then.
+func ByDown(down, _ Volume) uint64 { return down.Grew.Bytes }
+
+// ByUp orders by bytes from it.
+func ByUp(_, up Volume) uint64 { return up.Grew.Bytes }
+
+// ByPackets orders by packets both ways since then.
+func ByPackets(down, up Volume) uint64 { return down.Grew.Packets + up.Grew.Packets }
+
+// ByAll orders by bytes both ways since what is counted began.
+func ByAll(down, up Volume) uint64 { return down.All.Bytes + up.All.Bytes }
 
 // Place is where an address is.
 type Place struct {
@@ -91,8 +119,10 @@ type Reading struct {
 	HostCount, FlowCount int // of all, also those that are not listed
 	Uncounted            int // flows that were begun before counting was on
 
-	// Carries says that the flows' fast path is there.
+	// Carries says that the flows' fast path is there, and Main what became of the
+	// packets that it met.
 	Carries bool
+	Main    []FateVolume
 }
 
 // LineVolume is how much passed a line.
