@@ -45,7 +45,7 @@ const (
 	hopPort
 )
 
-// Carried is what the program carried of a way since it was put.
+// Carried is what the program carried of a way, with what it had begun with.
 type Carried struct {
 	Packets, Bytes uint64        // as conntrack counts them
 	Last           time.Duration // of CLOCK_MONOTONIC, to the second
@@ -65,7 +65,10 @@ type Reasons struct {
 }
 
 // Flows are the flows of main: the program and its maps, held by this process.
-type Flows struct{ objs flowObjects }
+type Flows struct {
+	objs   flowObjects
+	ledger *ledger
+}
 
 // NewFlows loads the program, with room for so many ways. It carries nothing until a
 // generation is current.
@@ -78,7 +81,7 @@ func NewFlows(most int) (*Flows, error) {
 		return nil, fmt.Errorf("read the program of the flows: %w", err)
 	}
 	spec.Maps["flows"].MaxEntries = uint32(most)
-	f := &Flows{}
+	f := &Flows{ledger: &ledger{}}
 	if err := spec.LoadAndAssign(&f.objs, nil); err != nil {
 		return nil, fmt.Errorf("load the program of the flows: %w", err)
 	}
@@ -172,13 +175,20 @@ func (w Way) key() flowKey {
 		From: uint32(w.From), Protocol: uint32(w.In.Protocol)}
 }
 
-// Put adds a way, or puts it in the place of another one with the same packets.
+// Put adds a way, or puts it in the place of another one with the same packets. What was
+// carried of such packets before is what it begins with.
 func (f *Flows) Put(w Way, generation uint32) error {
 	v := flowFlow{Src: w.Out.Src.Addr().As16(), Dst: w.Out.Dst.Addr().As16(), Sport: wire(w.Out.Src.Port()), Dport: wire(w.Out.Dst.Port()),
 		Generation: generation, Hop: w.Hop, Counter: w.Counter}
-	if err := f.objs.Flows.Put(w.key(), v); err != nil {
+	f.ledger.mu.Lock()
+	defer f.ledger.mu.Unlock()
+	k := w.key()
+	before := f.ledger.gone[k]
+	v.Packets, v.Bytes = before.packets, before.bytes
+	if err := f.objs.Flows.Put(k, v); err != nil {
 		return fmt.Errorf("add the flow %s > %s: %w", w.In.Src, w.In.Dst, err)
 	}
+	delete(f.ledger.gone, k)
 	return nil
 }
 
@@ -215,11 +225,19 @@ func (f *Flows) carry(ways []Way, generation uint32) (bool, error) {
 // found its way before would leave as another's.
 func (f *Flows) Drop(ways []Way) error {
 	var errs error
+	now := time.Now()
+	f.ledger.mu.Lock()
 	for _, w := range ways {
-		if err := f.objs.Flows.Delete(w.key()); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+		k := w.key()
+		var v flowFlow
+		switch err := f.objs.Flows.LookupAndDelete(k, &v); {
+		case err == nil:
+			f.ledger.put(k, v, now)
+		case !errors.Is(err, ebpf.ErrKeyNotExist):
 			errs = errors.Join(errs, fmt.Errorf("drop the flow %s > %s: %w", w.In.Src, w.In.Dst, err))
 		}
 	}
+	f.ledger.mu.Unlock()
 	// It waits for a grace period of RCU, under which programs run.
 	const global = 1 // MEMBARRIER_CMD_GLOBAL
 	if _, _, errno := unix.Syscall(unix.SYS_MEMBARRIER, global, 0, 0); errno != 0 {

@@ -399,6 +399,34 @@ func TestFlowsAreToldOf(t *testing.T) {
 	if _, known, err := f.Look(way); known || err != nil {
 		t.Errorf("after it was dropped: %v, %v", known, err)
 	}
+	// What it carried is told all the same, and what takes its place goes on from there.
+	sum := func() (n, ways uint64) {
+		if err := f.Sums(func(s fastpath.Sum) {
+			if s.In == way.In && s.From == way.From {
+				n, ways = n+s.Packets, ways+1
+			}
+		}); err != nil {
+			t.Fatal(err)
+		}
+		return n, ways
+	}
+	for _, dropped := range []bool{false, true} {
+		if n, ways := sum(); n != 20 || ways != 1 {
+			t.Errorf("%d packets are told of %d ways, want 20 of one", n, ways)
+		}
+		if dropped {
+			break
+		}
+		if err := f.Put(way, 8); err != nil {
+			t.Fatal(err)
+		}
+		if n, ways := sum(); n != 20 || ways != 1 {
+			t.Errorf("put again, %d packets are told of %d ways, want 20 of one", n, ways)
+		}
+		if err := f.Drop([]fastpath.Way{way}); err != nil {
+			t.Fatal(err)
+		}
+	}
 	send(5000, 16)
 	told("1 5000 443")
 }

@@ -42,7 +42,7 @@ func Open(links []Link) (*Flows, error) {
 }
 
 func openFlows(p attached) (f *Flows, err error) {
-	f = &Flows{}
+	f = &Flows{ledger: &ledger{}}
 	defer func() {
 		if err != nil {
 			f.Close()

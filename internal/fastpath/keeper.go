@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"log/slog"
 	"os"
 	"slices"
@@ -130,9 +129,6 @@ func (k *Keeper) Ports() (ports []Port, ok bool) {
 	defer k.mu.Unlock()
 	return k.now.ports, k.now.generation != 0
 }
-
-// All is Flows.All.
-func (k *Keeper) All() iter.Seq2[Entry, error] { return k.flows.All() }
 
 // Came is Flows.Came.
 func (k *Keeper) Came(line uint8, v6 bool) (uint64, error) { return k.flows.Came(line, v6) }

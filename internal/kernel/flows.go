@@ -13,7 +13,6 @@ import (
 	"weir/internal/netns"
 	"weir/internal/plan"
 	"weir/internal/ruleset"
-	"weir/internal/traffic"
 )
 
 // readFlows finds the program of the flows on the links of a namespace.
@@ -251,23 +250,4 @@ func (c *carrier) came(counters map[string]uint64) error {
 		}
 	}
 	return nil
-}
-
-// Carried is what the fast path carries of each flow's directions; nil where there is none.
-func (k *Kernel) Carried() ([]traffic.Carried, error) { return k.carrier.carried() }
-
-func (c *carrier) carried() ([]traffic.Carried, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.keeper == nil {
-		return nil, nil
-	}
-	out := []traffic.Carried{}
-	for e, err := range c.keeper.All() {
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, traffic.Carried{Src: e.In.Src, Dst: e.In.Dst, Protocol: e.In.Protocol, Count: traffic.Count{Packets: e.Packets, Bytes: e.Bytes}})
-	}
-	return out, nil
 }

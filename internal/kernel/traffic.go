@@ -27,6 +27,43 @@ func Flows(each func(traffic.Flow)) error {
 	})
 }
 
+// Carried is what the fast path has carried of main's flows, by the direction, and what
+// became of the packets that it met; ok is false where it carries none. It waits for no
+// step of a turn.
+func (k *Kernel) Carried() (all []traffic.Carried, c fastpath.Reasons, ok bool, err error) {
+	f, ports, err := k.carrier.share()
+	if err != nil || f == nil {
+		return nil, c, false, err
+	}
+	defer f.Close()
+	lines := map[int]uint32{}
+	for _, p := range ports {
+		lines[p.Index] = uint32(p.Line)
+	}
+	all = []traffic.Carried{}
+	err = f.Sums(func(s fastpath.Sum) {
+		all = append(all, traffic.Carried{
+			Src: s.In.Src, Dst: s.In.Dst, Protocol: s.In.Protocol, Line: lines[s.From], Count: traffic.Count{Packets: s.Packets, Bytes: s.Bytes},
+		})
+	})
+	if err == nil {
+		c, err = f.Why()
+	}
+	return all, c, true, err
+}
+
+// share returns the flows to be counted, nil if none are carried, and the ports.
+func (c *carrier) share() (*fastpath.Flows, []fastpath.Port, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.keeper == nil {
+		return nil, nil, nil
+	}
+	ports, _ := c.keeper.Ports()
+	f, err := c.keeper.Share()
+	return f, ports, err
+}
+
 // PortTraffic is what passed the port of a line.
 type PortTraffic struct {
 	// In and Out are what the port has counted since it is there: whole frames,

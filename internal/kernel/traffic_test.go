@@ -2,6 +2,7 @@ package kernel_test
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"os"
@@ -125,7 +126,8 @@ func TestPortTraffic(t *testing.T) {
 	})
 }
 
-// BenchmarkFlows reads ten thousand flows.
+// BenchmarkFlows reads fifty thousand flows, and turns them into who sends how much:
+// what `weir top` costs in each interval.
 func BenchmarkFlows(b *testing.B) {
 	netnstest.Need(b)
 	ct, err := conntrack.Dial(nil)
@@ -136,17 +138,50 @@ func BenchmarkFlows(b *testing.B) {
 	if err := os.WriteFile("/proc/sys/net/netfilter/nf_conntrack_acct", []byte("1"), 0); err != nil {
 		b.Fatal(err)
 	}
-	const flows = 10000
+	const flows = 50000
 	for i := range flows {
-		if err := ct.Create(entry("172.31.0.50", uint16(5000+i), 17, conntrack.StatusSeenReply, 0, 1)); err != nil && !errors.Is(err, os.ErrExist) {
+		client := fmt.Sprintf("172.31.0.%d", 2+i%200)
+		if err := ct.Create(entry(client, uint16(5000+i/200), 17, conntrack.StatusSeenReply, 0, 1)); err != nil && !errors.Is(err, os.ErrExist) {
 			b.Fatal(err)
 		}
 	}
-	for b.Loop() {
-		n := 0
-		if err := kernel.Flows(func(traffic.Flow) { n++ }); err != nil || n < flows {
-			b.Fatal(n, err)
+	var m traffic.Meter
+	at := time.Duration(0)
+	home := netip.MustParsePrefix("172.31.0.0/24")
+	view := traffic.View{Marks: traffic.Marks{Line: 0xff}, By: traffic.ByRate, Most: 20, Where: func(a netip.Addr) (p traffic.Place) {
+		if home.Contains(a) {
+			p.LAN = "home"
 		}
+		return p
+	}}
+	for _, c := range []struct {
+		name string
+		each func() int
+	}{
+		{"dump", func() (n int) {
+			if err := kernel.Flows(func(traffic.Flow) { n++ }); err != nil {
+				b.Fatal(err)
+			}
+			return n
+		}},
+		{"reading", func() int {
+			at += time.Second
+			t := m.Start(at, []traffic.Line{{Name: "fiber", Mark: 1}}, nil, nil, view)
+			if err := kernel.Flows(t.Add); err != nil {
+				b.Fatal(err)
+			}
+			return t.Done().FlowCount
+		}},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			b.ReportAllocs()
+			var n int
+			for b.Loop() {
+				if n = c.each(); n < flows {
+					b.Fatal(n)
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Milliseconds())/float64(b.N), "ms/reading")
+		})
 	}
-	b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N)/flows, "us/flow")
 }
