@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -13,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -84,6 +86,16 @@ func (f *fake) Asked(_ context.Context, follow bool, each func(Asked) error) err
 	return each(Asked{Name: "www.example.com"})
 }
 
+func (f *fake) Traffic(_ context.Context, q TrafficQuery, each func(Traffic) error) error {
+	f.asked = append(f.asked, fmt.Sprintf("%+v", q))
+	for i := 1; i == 1 || q.Watch && i <= 3; i++ {
+		if err := each(Traffic{HostCount: i, FlowCount: q.Most}); err != nil {
+			return err
+		}
+	}
+	return f.err
+}
+
 // serve answers for f on a socket and returns a client of it.
 func serve(t *testing.T, f *fake) *Client {
 	t.Helper()
@@ -150,6 +162,52 @@ func TestEachQuestionReachesTheDaemonAndItsAnswerComesBack(t *testing.T) {
 	}
 	if d := cmp.Diff([]string{"plan /etc/a", "apply /etc/a", "rollback", "use lte by ann", "confirm by " + me, "down"}, f.asked); d != "" {
 		t.Error(d)
+	}
+}
+
+func TestTrafficIsAskedForAsItIsWanted(t *testing.T) {
+	f := &fake{}
+	c := serve(t, f)
+	for _, q := range []struct {
+		TrafficQuery
+		want  string
+		times int
+	}{
+		{TrafficQuery{}, "{Watch:false Every:2s Most:20 Sort:rate}", 1},
+		{TrafficQuery{Watch: true, Every: 1500 * time.Millisecond, Most: 1000, Sort: "packets"}, "{Watch:true Every:1.5s Most:1000 Sort:packets}", 3},
+		{TrafficQuery{Every: MinTrafficEvery, Most: 1, Sort: "total"}, "{Watch:false Every:500ms Most:1 Sort:total}", 1},
+		{TrafficQuery{Every: time.Hour}, "{Watch:false Every:1h0m0s Most:20 Sort:rate}", 1},
+	} {
+		f.asked = nil
+		times := 0
+		if err := c.Traffic(t.Context(), q.TrafficQuery, func(a Traffic) error {
+			if times++; a.HostCount != times || a.FlowCount != max(q.Most, 1) && q.Most != 0 {
+				t.Errorf("%s: number %d is %+v", q.want, times, a)
+			}
+			return nil
+		}); err != nil {
+			t.Error(err)
+		}
+		if d := cmp.Diff([]string{q.want}, f.asked); d != "" || times != q.times {
+			t.Errorf("told %d times, want %d; -want +got\n%s", times, q.times, d)
+		}
+	}
+	for path, want := range map[string]string{
+		"n=0&sort=size&interval_s=x": "interval_s=x is no interval: 0.5 to 3600\nn=0 is not how many are to be listed: 1 to 1000\nnothing is sorted by \"size\": rate, down, up, packets, total",
+		"interval_s=0.4":             "an interval of 400ms is not within 500ms and 1h0m0s",
+		"interval_s=0":               "interval_s=0 is no interval: 0.5 to 3600",
+		"interval_s=NaN":             "interval_s=NaN is no interval: 0.5 to 3600",
+		"interval_s=1e300":           "interval_s=1e300 is no interval: 0.5 to 3600",
+		"interval_s=1e-300":          "an interval of 1ns is not within 500ms and 1h0m0s",
+		"n=1001":                     "1001 can't be listed: 1 to 1000",
+		"m=3":                        "m says nothing here",
+	} {
+		f.asked = nil
+		err := lines(t.Context(), c, "/v1/traffic?"+path, func(Traffic) error { return nil })
+		var got *Error
+		if !errors.As(err, &got) || got.Status != http.StatusBadRequest || got.Title != want || f.asked != nil {
+			t.Errorf("%s: %v, want %s (asked %v)", path, err, want, f.asked)
+		}
 	}
 }
 

@@ -112,6 +112,12 @@ func (c *Client) Asked(ctx context.Context, follow bool, each func(Asked) error)
 	return follows(ctx, c, "/v1/asked", follow, each)
 }
 
+// Traffic calls each with who sends how much: once after q.Every, or with q.Watch
+// whenever that is over until ctx is done or the daemon ends.
+func (c *Client) Traffic(ctx context.Context, q TrafficQuery, each func(Traffic) error) error {
+	return lines(ctx, c, "/v1/traffic?"+q.values().Encode(), each)
+}
+
 func follows[T any](ctx context.Context, c *Client, path string, follow bool, each func(T) error) error {
 	if follow {
 		path += "?follow"

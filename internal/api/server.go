@@ -48,6 +48,9 @@ type Daemon interface {
 	Refused(ctx context.Context, follow bool, each func(Refused) error) error
 	// Asked does the same with the names that are asked for.
 	Asked(ctx context.Context, follow bool, each func(Asked) error) error
+	// Traffic calls each with who sends how much, once after q.Every, or with q.Watch
+	// whenever that is over until ctx is done or each returns an error.
+	Traffic(ctx context.Context, q TrafficQuery, each func(Traffic) error) error
 }
 
 // Error is an error with the HTTP status and the body that tell of it. The
@@ -112,10 +115,23 @@ func Handler(d Daemon) http.Handler {
 	})
 	mux.HandleFunc("GET /v1/log", streamed(d.Refused))
 	mux.HandleFunc("GET /v1/asked", streamed(d.Asked))
+	mux.HandleFunc("GET /v1/traffic", traffic(d))
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		refuse(w, &Error{http.StatusNotFound, Problem{Title: "there is no " + r.Method + " " + r.URL.Path + " here; this weir speaks /v1/ as docs/api.md has it"}})
 	})
 	return mux
+}
+
+// traffic is the handler of who sends how much.
+func traffic(d Daemon) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		q, err := trafficQuery(r.URL.Query())
+		if err != nil {
+			refuse(w, &Error{http.StatusBadRequest, Problem{Title: err.Error()}})
+			return
+		}
+		streamed(func(ctx context.Context, _ bool, each func(Traffic) error) error { return d.Traffic(ctx, q, each) })(w, r)
+	}
 }
 
 // streamed is the handler of what goes on for as long as there is something to tell.

@@ -137,7 +137,7 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 		c.GroupID = "gateway"
 		root.AddCommand(c)
 	}
-	for _, c := range []*cobra.Command{statusCmd(), whyCmd(), leasesCmd(), historyCmd(), diffCmd(), logCmd(), doctorCmd()} {
+	for _, c := range []*cobra.Command{statusCmd(), topCmd(), whyCmd(), leasesCmd(), historyCmd(), diffCmd(), logCmd(), doctorCmd()} {
 		c.GroupID = "look"
 		root.AddCommand(c)
 	}

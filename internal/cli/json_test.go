@@ -32,6 +32,7 @@ func TestDocumentedJSON(t *testing.T) {
 	}
 	for title, shape := range map[string]reflect.Type{
 		"weir status":                reflect.TypeFor[api.Status](),
+		"weir top":                   reflect.TypeFor[api.Traffic](),
 		"weir use":                   reflect.TypeFor[api.Used](),
 		"weir doctor":                reflect.TypeFor[[]doctor.Finding](),
 		"weir history":               reflect.TypeFor[[]api.Past](),

@@ -43,6 +43,12 @@ func TestOthersWords(t *testing.T) {
 				LANs: []api.LAN{{Name: "b", Interface: []string{evil}}}, Services: []api.Service{{Name: "dns", LastError: evil}}, Notes: []string{evil},
 			}, now)
 		},
+		"top": func(w io.Writer) error {
+			return say(w, "%s", topText(api.Traffic{
+				WANs: []api.WANTraffic{{Name: evil, FastPath: "off", FastPathWhy: evil}}, Hosts: []api.HostTraffic{{Name: evil, Addresses: []string{evil}}},
+				Flows: []api.FlowTraffic{{Host: evil, Peer: "192.0.2.1:80", PeerName: evil}},
+			}, topView{}))
+		},
 		"leases": func(w io.Writer) error { return printLeases(w, []api.Lease{{Name: evil, MAC: evil}}, now) },
 		"log":    func(w io.Writer) error { return printRefused(w, api.Refused{Rule: evil, From: evil}) },
 		"why": func(w io.Writer) error {

@@ -110,20 +110,24 @@ const (
 )
 
 func protocolName(p refused.Packet) string {
-	switch p.Protocol {
+	name := protocolText(p.Protocol)
+	if (p.Protocol == protoICMP || p.Protocol == protoICMPv6) && p.HasUpper {
+		name += fmt.Sprintf(" %d", p.Type)
+	}
+	return name
+}
+
+// protocolText is what a protocol is called, or its number.
+func protocolText(n uint8) string {
+	switch n {
 	case protoTCP:
 		return "tcp"
 	case protoUDP:
 		return "udp"
-	case protoICMP, protoICMPv6:
-		name := "icmp"
-		if p.Protocol == protoICMPv6 {
-			name = "icmpv6"
-		}
-		if p.HasUpper {
-			name += fmt.Sprintf(" %d", p.Type)
-		}
-		return name
+	case protoICMP:
+		return "icmp"
+	case protoICMPv6:
+		return "icmpv6"
 	}
-	return fmt.Sprint(p.Protocol)
+	return fmt.Sprint(n)
 }

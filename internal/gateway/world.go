@@ -112,6 +112,14 @@ type wan struct {
 	until4, until6 time.Time // lost a moment ago: TCP waits for it until then; zero: not
 }
 
+// clone is w for somebody who looks at it while the loop goes on.
+func (w world) clone() world {
+	w.house.Index, w.house.LANs = maps.Clone(w.house.Index), maps.Clone(w.house.LANs)
+	w.wans, w.names, w.lans = maps.Clone(w.wans), maps.Clone(w.names), maps.Clone(w.lans)
+	w.parts = slices.Clone(w.parts)
+	return w
+}
+
 // state is w as desired.Build wants it, for the WANs of c.
 func (w world) state(c *config.Config) state.State {
 	s := state.State{

@@ -122,7 +122,7 @@ func (h House) spot(s string, leases []Known) (Spot, error) {
 		return h.known(where, leases), err
 	}
 	if a, err := netip.ParseAddr(s); err == nil {
-		return h.known(h.locate(a.Unmap()), leases), nil
+		return h.known(h.Locate(a.Unmap()), leases), nil
 	}
 	kind, name, dotted := strings.Cut(s, ".")
 	if !dotted {
@@ -165,8 +165,8 @@ func (h House) spot(s string, leases []Known) (Spot, error) {
 	return Spot{}, h.unknown(s)
 }
 
-// locate finds where an address is.
-func (h House) locate(a netip.Addr) Spot {
+// Locate finds where an address is.
+func (h House) Locate(a netip.Addr) Spot {
 	for _, l := range h.LANs {
 		switch {
 		case l.self(a):
