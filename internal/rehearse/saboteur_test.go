@@ -271,7 +271,6 @@ func seconds(part string) int {
 // TestSaboteur turns drills red, exactly those that a saboteur concerns; and no
 // drill of the reference gateway is left without one.
 func TestSaboteur(t *testing.T) {
-	t.Parallel()
 	needLab(t)
 	never := map[string]bool{}
 	for _, d := range rehearse.Names(t, reference) {
@@ -361,6 +360,7 @@ func TestSaboteur(t *testing.T) {
 			}
 		})
 	}
+	t.Parallel() // they go on already, beside all other tests
 	for i, l := range stages {
 		if reports[i] != nil {
 			t.Run(fmt.Sprintf("%d %s", i, l.only), func(t *testing.T) { (<-reports[i])(t) })
