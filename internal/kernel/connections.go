@@ -33,7 +33,7 @@ func (s *space) connections(f plan.DeleteFlows, most int) (list []connection, be
 	// Only those that went out, all of them TCP.
 	f.Mark = f.Mark&^ruleset.MarkIn | ruleset.MarkTCP
 	f.Mask |= ruleset.MarkIn | ruleset.MarkTCP
-	filter, err := flowFilter(f)
+	filter, err := flowFilter(f, 0)
 	if err != nil {
 		return nil, 0, err
 	}

@@ -36,10 +36,22 @@ const (
 	seenReply = 1 << 1 // IPS_SEEN_REPLY: something came back
 )
 
-// deleteFlows deletes conntrack entries by mark, in one request: the kernel
-// walks its table, and nobody else does (ctnetlink_flush_conntrack).
+// deleteFlows deletes conntrack entries by mark, those first that somebody answers: a
+// full table is mostly of what nobody did, and to find the calls in it takes a third
+// of the time of emptying it. Who is prodded has waited for seconds.
 func (s *space) deleteFlows(f plan.DeleteFlows) error {
-	data, err := flowFilter(f)
+	if !f.Unanswered && !f.Prod {
+		if err := s.deleteThose(f, seenReply); err != nil {
+			return err
+		}
+	}
+	return s.deleteThose(f, 0)
+}
+
+// deleteThose deletes those of f that have a status besides, in one request: the kernel
+// walks its table, and nobody else does (ctnetlink_flush_conntrack).
+func (s *space) deleteThose(f plan.DeleteFlows, status uint32) error {
+	data, err := flowFilter(f, status)
 	if err != nil {
 		return err
 	}
@@ -65,10 +77,10 @@ func flowFamily(family int) uint8 {
 	return unix.AF_UNSPEC
 }
 
-// flowFilter is the kernel's own filter for the flows that f is about. A kernel
-// before 5.16 does not look at the status, and takes answered ones for unanswered:
-// they lose their grace, and nothing else.
-func flowFilter(f plan.DeleteFlows) ([]byte, error) {
+// flowFilter is the kernel's own filter for the flows that f is about, and that have a
+// status besides; 0: any. A kernel before 5.16 does not look at the status, and takes
+// answered ones for unanswered: they lose their grace, and nothing else.
+func flowFilter(f plan.DeleteFlows, status uint32) ([]byte, error) {
 	return attrs(func(e *netlink.AttributeEncoder) {
 		e.ByteOrder = binary.BigEndian
 		e.Uint32(ctMark, f.Mark)
@@ -76,6 +88,9 @@ func flowFilter(f plan.DeleteFlows) ([]byte, error) {
 		if f.Unanswered {
 			e.Uint32(ctStatus, 0)
 			e.Uint32(ctStatusMask, seenReply)
+		} else if status != 0 {
+			e.Uint32(ctStatus, status)
+			e.Uint32(ctStatusMask, status)
 		}
 	})
 }
