@@ -90,6 +90,24 @@ func (b *Bench) await(ctx context.Context) {
 		}
 	}
 	wg.Wait()
+	for _, v6 := range []bool{false, true} {
+		b.awaitPreferred(ctx, v6)
+	}
+}
+
+// awaitPreferred waits, where another line serves a family, for the line that stands
+// first. One whose first answer comes later than a hold-down after the start, as on a
+// busy machine, serves that before. If it never comes the drills say so.
+func (b *Bench) awaitPreferred(ctx context.Context, v6 bool) {
+	l, order := b.talker(), b.Order(v6)
+	if len(order) < 2 || !addrOf(b.Clients[l.Name], v6).IsValid() ||
+		firstRoute(b.Config, b.client(l, v6), party{zone: wanZone(order[0]), addr: lab.Web(v6)}, config.TCP, 7) != nil {
+		return
+	}
+	t := &traffic{b: b, lan: l, v6: v6}
+	if wan, _ := t.newGoes(ctx, v6); wan != "" && wan != order[0] {
+		t.comesBack(ctx, v6, order[0], min(b.Config.Failover.HoldDown, joinLimit)+time.Second)
+	}
 }
 
 // seen waits until two echoes of a customer were answered, or the limit is over:
