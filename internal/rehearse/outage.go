@@ -242,7 +242,7 @@ func (o outage) back(ctx context.Context, t *traffic, about string, look func() 
 	if o.s.Config.WAN(o.other).Move {
 		by, expected = o.wan, "a UDP conversation moves back, as on_return says"
 	}
-	_, heard := t.flows[lab.Datagrams].HeardFrom(ctx, "inet-"+by, time.Now(), 300*time.Millisecond)
+	_, heard := t.flows[lab.Datagrams].HeardFrom(ctx, "inet-"+by, time.Now(), time.Second)
 	switch {
 	case lost > 0:
 		out = append(out, fail(calm, about, "no packet lost by the line's return", fmt.Sprintf("%d echoes", lost), look(), packets("lost", lost)))
