@@ -14,8 +14,8 @@ import (
 	"weir/internal/state"
 )
 
-// slowNft puts a program in nft's place that waits as many seconds as the file slow
-// says, and then fails if the text is about what the file fail says.
+// slowNft puts a program in nft's place that makes the file waits, waits as many seconds
+// as the file slow says, and then fails if the text is about what the file fail says.
 func (h *house) slowNft() {
 	h.Helper()
 	nft, err := exec.LookPath("nft")
@@ -24,7 +24,7 @@ func (h *house) slowNft() {
 	}
 	h.must(os.Mkdir(h.dir+"/bin", 0o755))
 	h.must(os.WriteFile(h.dir+"/bin/nft", []byte(`#!/bin/sh
-[ -e `+h.dir+`/slow ] && sleep $(cat `+h.dir+`/slow)
+[ -e `+h.dir+`/slow ] && : > `+h.dir+`/waits && sleep $(cat `+h.dir+`/slow)
 text=$(cat)
 [ -e `+h.dir+`/fail ] && case "$text" in *"$(cat `+h.dir+`/fail)"*) echo "made to fail" >&2; exit 1;; esac
 echo "$text" | `+nft+` "$@"
