@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"weir/internal/durable"
+	"weir/internal/state"
 )
 
 // The pace of the keeper.
@@ -22,6 +23,7 @@ const (
 	firstRetry = 10 * time.Second // after a fetch that failed, then twice as late
 	maxRetry   = time.Hour
 	lookEvery  = 10 * time.Second // files are looked at for changes
+	lateBy     = 30 * time.Second // a URL may be, after the machine slept
 )
 
 // source is one place that names come from.
@@ -30,10 +32,9 @@ type source struct {
 	url  bool
 	kept kept
 
-	due    time.Time // when a URL is to be fetched
-	failed int       // times in a row
-	err    error     // why it could not be had the last time
-
+	due    time.Duration // when a URL is to be fetched: the machine's time since its boot
+	failed int           // times in a row
+	err    error         // why it could not be had the last time
 }
 
 // kept is what is noted of a fetched source beside it.
@@ -47,7 +48,6 @@ type kept struct {
 type keeper struct {
 	c       Config
 	fetch   func(ctx context.Context, url, file string, old validators) (validators, bool, error)
-	now     func() time.Time
 	sources map[string]*source
 	states  []State
 	made    []string // of each list: what its files were made from
@@ -60,8 +60,9 @@ func (k *keeper) file(url string) string {
 }
 
 // take takes a configuration: what is kept is in force at once, and what is to be
-// fetched is due.
-func (k *keeper) take(c Config) error {
+// fetched is due. By the wall clock it is only judged how old what an earlier run
+// left is.
+func (k *keeper) take(c Config, now state.Clock) error {
 	if err := os.MkdirAll(c.Dir, 0o755); err != nil {
 		return fmt.Errorf("keep block lists: %w", err)
 	}
@@ -83,19 +84,18 @@ func (k *keeper) take(c Config) error {
 				s = &source{at: at, url: strings.HasPrefix(at, "https://") || strings.HasPrefix(at, "http://")}
 				if s.url {
 					s.kept = readKept(k.file(at)+".json", at)
+					age := now.Wall.Sub(s.kept.Fetched)
+					if age < 0 {
+						age = l.Refresh // the clock was wrong then, or is now
+					}
+					s.due = now.Up + l.Refresh - age
 				}
 			}
 			if s.url && s.err == nil {
-				due := s.kept.Fetched.Add(l.Refresh)
-				if s.kept.Fetched.After(k.now()) {
-					due = k.now() // the clock was wrong then, or is now
-				}
-				if s.due.IsZero() || due.Before(s.due) {
-					s.due = due
-				}
+				s.due = min(s.due, now.Up+l.Refresh) // it may be fetched more often from now on
 			}
 			if moved && s.err != nil {
-				s.due, s.failed = k.now(), 0
+				s.due, s.failed = now.Up, 0
 			}
 			k.sources[at] = s
 		}
@@ -134,29 +134,29 @@ func (k *keeper) drop() {
 	}
 }
 
-// next is when something is to be done.
-func (k *keeper) next() time.Time {
-	at := k.now().Add(maxRetry)
+// next is how long from up on nothing is to be done. Timers stand still while the
+// machine sleeps, so it is never long.
+func (k *keeper) next(up time.Duration) time.Duration {
+	wait := lateBy
 	for _, s := range k.sources {
-		if look := k.now().Add(lookEvery); !s.url && look.Before(at) {
-			at = look
-		}
-		if s.url && s.due.Before(at) {
-			at = s.due
+		if s.url {
+			wait = min(wait, max(0, s.due-up))
+		} else {
+			wait = min(wait, lookEvery)
 		}
 	}
-	return at
+	return wait
 }
 
 // work fetches what is due, makes the lists whose sources changed, and says
 // whether anything is to be told.
-func (k *keeper) work(ctx context.Context) (changed bool) {
+func (k *keeper) work(ctx context.Context, now state.Clock) (changed bool) {
 	for _, l := range k.c.Lists {
 		for _, at := range l.Sources {
 			s := k.sources[at]
-			if s.url && !s.due.After(k.now()) {
+			if s.url && s.due <= now.Up {
 				changed = true
-				k.renew(ctx, s, l.Refresh)
+				k.renew(ctx, s, l.Refresh, now)
 			}
 		}
 		if ctx.Err() != nil {
@@ -164,14 +164,14 @@ func (k *keeper) work(ctx context.Context) (changed bool) {
 		}
 	}
 	for i := range k.c.Lists {
-		changed = k.make(i) || changed
+		changed = k.make(i, now.Wall) || changed
 	}
 	return changed
 }
 
 // renew fetches a source. What comes is looked at before it takes the old one's
 // place: it may be a provider's page.
-func (k *keeper) renew(ctx context.Context, s *source, refresh time.Duration) {
+func (k *keeper) renew(ctx context.Context, s *source, refresh time.Duration, now state.Clock) {
 	file := k.file(s.at)
 	old := s.kept.validators
 	if _, err := os.Stat(file); err != nil {
@@ -188,13 +188,13 @@ func (k *keeper) renew(ctx context.Context, s *source, refresh time.Duration) {
 		return // nobody's fault: another configuration
 	}
 	if s.err = err; err != nil {
-		s.due = k.now().Add(min(firstRetry<<min(s.failed, 16), maxRetry))
+		s.due = now.Up + min(firstRetry<<min(s.failed, 16), maxRetry)
 		s.failed++
 		return
 	}
-	s.failed, s.kept = 0, kept{URL: s.at, Fetched: k.now(), validators: v}
+	s.failed, s.kept = 0, kept{URL: s.at, Fetched: now.Wall, validators: v}
 	// Not all houses at once, and not at midnight.
-	s.due = k.now().Add(refresh - time.Duration(rand.Int64N(int64(refresh)/10)))
+	s.due = now.Up + refresh - time.Duration(rand.Int64N(int64(refresh)/10))
 	err = durable.Machine.Keep(file+".json", s.kept)
 	if err != nil {
 		s.err = fmt.Errorf("note when %s was fetched: %w", s.at, err)
@@ -214,7 +214,7 @@ func try(path string) error {
 
 // make makes a list's files if its sources, or what is to be let through, are not
 // those that they were made from.
-func (k *keeper) make(i int) (changed bool) {
+func (k *keeper) make(i int, now time.Time) (changed bool) {
 	l, state := k.c.Lists[i], &k.states[i]
 	from := fmt.Sprintf("%q", l.Allow)
 	updated := time.Time{}
@@ -267,7 +267,7 @@ func (k *keeper) make(i int) (changed bool) {
 	err := durable.Machine.Write(filepath.Join(k.c.Dir, NamesFile(l.Name)), public, func(w io.Writer) error { return out.writeNames(io.MultiWriter(w, sum)) })
 	version := hex.EncodeToString(sum.Sum(nil)[:8])
 	if err == nil {
-		err = durable.Machine.Write(filepath.Join(k.c.Dir, PolicyFile(l.Name)), public, func(w io.Writer) error { return out.writePolicy(w, uint32(k.now().Unix())) })
+		err = durable.Machine.Write(filepath.Join(k.c.Dir, PolicyFile(l.Name)), public, func(w io.Writer) error { return out.writePolicy(w, uint32(now.Unix())) })
 	}
 	if err != nil {
 		state.Err = fmt.Sprintf("write the list: %v", err)

@@ -10,13 +10,14 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"weir/internal/state"
 )
 
-// kept is a keeper whose clock and web are the test's.
-func newKeeper(t *testing.T, dir string, web map[string]string, now *time.Time) (*keeper, *int) {
-	t.Helper()
+// newKeeper is a keeper whose web is the test's.
+func newKeeper(web map[string]string) (*keeper, *int) {
 	asked := 0
-	return &keeper{now: func() time.Time { return *now }, fetch: func(_ context.Context, url, file string, old validators) (validators, bool, error) {
+	return &keeper{fetch: func(_ context.Context, url, file string, old validators) (validators, bool, error) {
 		asked++
 		text, ok := web[url]
 		switch {
@@ -31,53 +32,62 @@ func newKeeper(t *testing.T, dir string, web map[string]string, now *time.Time) 
 
 func TestKeep(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "lists")
-	now := time.Date(2026, 12, 2, 3, 0, 0, 0, time.UTC)
+	now := state.Clock{Wall: time.Date(2026, 12, 2, 3, 0, 0, 0, time.UTC), Up: time.Hour}
+	pass := func(d time.Duration) { now.Wall, now.Up = now.Wall.Add(d), now.Up+d }
 	const url = "https://lists.example.org/x"
 	web := map[string]string{url: "ads.example\n"}
 	c := Config{Dir: dir, Lists: []List{{Name: "ads", Sources: []string{url}, Refresh: 24 * time.Hour}}}
-	k, asked := newKeeper(t, dir, web, &now)
+	k, asked := newKeeper(web)
 	step := func(want string, fetches int) {
 		t.Helper()
 		*asked = 0
-		k.work(t.Context())
+		k.work(t.Context(), now)
 		b, err := os.ReadFile(filepath.Join(dir, NamesFile("ads")))
 		if got := strings.Join(strings.Fields(string(b)), " "); err != nil || got != want || *asked != fetches {
-			t.Errorf("%v: the list is %q after %d fetches, want %q after %d (%v; %s)", now, got, *asked, want, fetches, err, k.states[0].Err)
+			t.Errorf("%+v: the list is %q after %d fetches, want %q after %d (%v; %s)", now, got, *asked, want, fetches, err, k.states[0].Err)
 		}
 	}
-	if err := k.take(c); err != nil {
+	if err := k.take(c, now); err != nil {
 		t.Fatal(err)
 	}
 	step("ads.example", 1)
-	if s := k.states[0]; s.Names != 1 || s.Err != "" || !s.Updated.Equal(now) {
+	if s := k.states[0]; s.Names != 1 || s.Err != "" || !s.Updated.Equal(now.Wall) {
 		t.Errorf("%+v", s)
 	}
 	step("ads.example", 0)
-	if early := now.Add(24*time.Hour - 24*time.Hour/10); k.next().After(now.Add(maxRetry)) || k.sources[url].due.Before(early) {
-		t.Errorf("due at %v", k.sources[url].due)
+	// Whoever sets the clock brings no day about.
+	now.Wall = now.Wall.Add(300 * 24 * time.Hour)
+	pass(24*time.Hour - 24*time.Hour/10 - time.Second)
+	step("ads.example", 0)
+	if next := k.next(now.Up); next <= 0 || next > lateBy {
+		t.Errorf("looks again after %v", next)
 	}
-	now = now.Add(24 * time.Hour)
+	now.Wall = now.Wall.Add(-300 * 24 * time.Hour)
+	pass(24 * time.Hour / 10)
 	step("ads.example", 1) // unchanged
 	web[url] = "two.example\n"
-	now = now.Add(24 * time.Hour)
+	pass(24 * time.Hour)
+	if next := k.next(now.Up); next != 0 {
+		t.Errorf("due, and looks again after %v", next)
+	}
 	step("two.example", 1)
 	for _, wrong := range []string{"<html>", "", "this is\nno list\n"} {
 		web[url] = wrong
-		now = now.Add(24 * time.Hour)
+		pass(24 * time.Hour)
 		step("two.example", 1)
 		if k.states[0].Err == "" {
 			t.Errorf("nobody is told of %q", wrong)
 		}
 	}
 	delete(web, url)
-	now = now.Add(maxRetry)
+	pass(maxRetry)
 	step("two.example", 1)
-	now = now.Add(firstRetry)
+	pass(firstRetry)
 	step("two.example", 0) // the fourth failure in a row waits longer
 
 	// What is let through is another list, without asking anybody.
 	c.Lists[0].Allow = []string{"two.example"}
-	if err := k.take(c); err != nil {
+	if err := k.take(c, now); err != nil {
 		t.Fatal(err)
 	}
 	step("", 0)
@@ -86,16 +96,16 @@ func TestKeep(t *testing.T) {
 	// Another line: it is tried at once.
 	web[url] = "three.example\n"
 	c.Via = "lte"
-	if err := k.take(c); err != nil {
+	if err := k.take(c, now); err != nil {
 		t.Fatal(err)
 	}
 	step("three.example", 1)
 
 	// Another process, without internet, and with a clock that is years off.
 	delete(web, url)
-	now = time.Date(1970, 1, 1, 0, 0, 10, 0, time.UTC)
-	k, asked = newKeeper(t, dir, web, &now)
-	if err := k.take(c); err != nil {
+	now = state.Clock{Wall: time.Date(1970, 1, 1, 0, 0, 10, 0, time.UTC), Up: 10 * time.Second}
+	k, asked = newKeeper(web)
+	if err := k.take(c, now); err != nil {
 		t.Fatal(err)
 	}
 	step("three.example", 1)
@@ -104,7 +114,7 @@ func TestKeep(t *testing.T) {
 	}
 
 	// A list that the file has no more leaves nothing behind.
-	if err := k.take(Config{Dir: dir}); err != nil {
+	if err := k.take(Config{Dir: dir}, now); err != nil {
 		t.Fatal(err)
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {

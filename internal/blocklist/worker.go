@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"weir/internal/state"
 	"weir/internal/worker"
 )
 
@@ -19,7 +20,7 @@ const ownResolver = "127.0.0.1:53"
 
 func run(ctx context.Context, c *worker.Conn, log *slog.Logger) error {
 	http := client(ownResolver)
-	k := &keeper{now: time.Now, fetch: func(ctx context.Context, url, file string, old validators) (validators, bool, error) {
+	k := &keeper{fetch: func(ctx context.Context, url, file string, old validators) (validators, bool, error) {
 		return fetch(ctx, http, url, file, old)
 	}}
 	return worker.Obey(ctx, c, func(ctx context.Context, orders <-chan worker.Order[Config]) error {
@@ -36,11 +37,11 @@ func (k *keeper) serve(ctx context.Context, orders <-chan worker.Order[Config], 
 	var stop context.CancelFunc = func() {}
 	working := false
 	last := []State{}
-	begin := func() {
+	begin := func(now state.Clock) {
 		var w context.Context
 		w, stop = context.WithCancel(ctx)
 		working = true
-		go func() { done <- k.work(w) }()
+		go func() { done <- k.work(w, now) }()
 	}
 	defer func() {
 		if stop(); working {
@@ -57,23 +58,37 @@ func (k *keeper) serve(ctx context.Context, orders <-chan worker.Order[Config], 
 				<-done
 				working = false
 			}
-			if err := k.take(o.Value); err != nil {
+			now, err := state.ReadClock()
+			if err != nil {
+				return err
+			}
+			if err := k.take(o.Value, now); err != nil {
 				return err
 			}
 			// What is kept is in force before anything is fetched.
 			for i := range k.c.Lists {
-				k.make(i)
+				k.make(i, now.Wall)
 			}
 			last = k.told(last, report, log)
-			begin()
+			begin(now)
 		case <-timer.C:
-			begin()
-		case <-done:
+			now, err := state.ReadClock()
+			if err != nil {
+				return err
+			}
+			begin(now)
+		case changed := <-done:
 			stop()
 			working = false
 			last = k.told(last, report, log)
-			debug.FreeOSMemory() // a list takes a lot of room while it is made, and the next one comes tomorrow
-			timer.Reset(time.Until(k.next()))
+			if changed {
+				debug.FreeOSMemory() // a list takes a lot of room while it is made, and the next one comes tomorrow
+			}
+			up, err := state.Uptime()
+			if err != nil {
+				return err
+			}
+			timer.Reset(k.next(up))
 		}
 	}
 }

@@ -153,16 +153,24 @@ func TestFound(t *testing.T) {
 	n := newNames(slog.New(slog.DiscardHandler))
 	defer n.ask.Stop()
 	n.load(c)
-	if n.take(c, map[string][]netip.Addr{"ntp.se": addrs("192.0.2.80"), "any.time.nl": addrs("192.0.2.80", "192.0.2.81"), "time.cloudflare.com": addrs("192.0.2.80")}); len(n.known["ntp.se"]) > 0 {
+	if n.take(c, map[string][]netip.Addr{"ntp.se": addrs("192.0.2.80"), "any.time.nl": addrs("192.0.2.80", "192.0.2.81"), "time.cloudflare.com": addrs("192.0.2.80")}, time.Hour); len(n.known["ntp.se"]) > 0 {
 		t.Errorf("a captive portal's address is taken: %v", n.known)
 	}
-	if !n.take(c, map[string][]netip.Addr{"ntp.se": addrs("192.0.2.7", "2001:db8::7")}) || n.take(c, map[string][]netip.Addr{"ntp.se": addrs("192.0.2.7", "2001:db8::7")}) {
+	if !n.take(c, map[string][]netip.Addr{"ntp.se": addrs("192.0.2.7", "2001:db8::7")}, time.Hour) || n.take(c, map[string][]netip.Addr{"ntp.se": addrs("192.0.2.7", "2001:db8::7")}, time.Hour) {
 		t.Error("the same is news twice, or none once")
+	}
+	all := map[string][]netip.Addr{"ntp.se": addrs("192.0.2.9"), "any.time.nl": addrs("192.0.2.81"), "time.cloudflare.com": addrs("192.0.2.10")}
+	if n.take(c, all, time.Hour); n.due != 25*time.Hour {
+		t.Errorf("found after an hour, and due at %v", n.due)
+	}
+	c.Resolver = netip.MustParseAddrPort("127.0.0.1:53")
+	if n.lookUp(t.Context(), c, 25*time.Hour-time.Second); n.asking {
+		t.Error("asked again before the day was over")
 	}
 	again := newNames(slog.New(slog.DiscardHandler))
 	defer again.ask.Stop()
 	again.load(c)
-	if d := cmp.Diff(map[string][]netip.Addr{"ntp.se": addrs("192.0.2.7", "2001:db8::7"), "any.time.nl": addrs("192.0.2.81")}, again.known, plainAddrs); d != "" {
+	if d := cmp.Diff(all, again.known, plainAddrs); d != "" {
 		t.Errorf("kept in %s:\n%s", filepath.Join(c.Dir, knownFile), d)
 	}
 	for a, want := range map[string]bool{"192.168.1.1": false, "127.0.0.1": false, "162.159.200.1": true, "fd00::1": false, "2606:4700:f1::1": true} {

@@ -19,6 +19,7 @@ import (
 // When servers' addresses are looked up: once a day, and sooner where that failed.
 const (
 	lookUpEvery = 24 * time.Hour
+	lateBy      = 30 * time.Second // it may be, after the machine slept: timers stand still then
 	lookUpSoon  = time.Second
 	lookUpLate  = time.Hour // the longest after failures
 	askTimeout  = 4 * time.Second
@@ -35,7 +36,7 @@ type names struct {
 	found  chan map[string][]netip.Addr
 	asking bool
 	wait   time.Duration // after the next failure
-	done   time.Time     // when all were found the last time, by the monotonic clock
+	due    time.Duration // a day after all were found: the machine's time since its boot
 }
 
 func newNames(log *slog.Logger) *names {
@@ -44,8 +45,9 @@ func newNames(log *slog.Logger) *names {
 	return n
 }
 
-// load takes in what is stored.
+// load takes in what is stored. All names are to be looked up: there may be new ones.
 func (n *names) load(c Config) {
+	n.due = 0
 	n.known = map[string][]netip.Addr{}
 	if err := durable.Machine.Recover(filepath.Join(c.Dir, knownFile), &n.known); err != nil {
 		n.log.Error("the time servers' addresses that were found are lost; they are looked up again", "err", err)
@@ -54,14 +56,15 @@ func (n *names) load(c Config) {
 }
 
 // soon has them looked up in a moment, unless that was done today.
-func (n *names) soon() {
-	if n.done.IsZero() || time.Since(n.done) > lookUpEvery {
-		n.ask.Reset(lookUpSoon)
-	}
-}
+func (n *names) soon() { n.ask.Reset(lookUpSoon) }
 
-// lookUp asks for the addresses of all names.
-func (n *names) lookUp(ctx context.Context, c Config) {
+// lookUp asks for the addresses of all names, if that was not done in the day
+// before up.
+func (n *names) lookUp(ctx context.Context, c Config, up time.Duration) {
+	if up < n.due {
+		n.ask.Reset(min(n.due-up, lateBy))
+		return
+	}
 	of := c.names()
 	if n.asking || len(of) == 0 || !c.Resolver.IsValid() {
 		return
@@ -83,14 +86,14 @@ func (n *names) lookUp(ctx context.Context, c Config) {
 
 // take takes in what was found, and says whether anything changed. The next time
 // is a day away if all were found.
-func (n *names) take(c Config, found map[string][]netip.Addr) bool {
+func (n *names) take(c Config, found map[string][]netip.Addr, up time.Duration) bool {
 	n.asking = false
 	if all := c.names(); len(found) < len(all) {
 		n.ask.Reset(n.wait)
 		n.wait = min(2*n.wait, lookUpLate)
 	} else {
-		n.ask.Reset(lookUpEvery)
-		n.wait, n.done = lookUpSoon, time.Now()
+		n.ask.Reset(lateBy)
+		n.wait, n.due = lookUpSoon, up+lookUpEvery
 	}
 	changed := false
 	times := map[netip.Addr]int{}

@@ -15,6 +15,7 @@ import (
 
 	"weir/internal/durable"
 	"weir/internal/foreign"
+	"weir/internal/state"
 	"weir/internal/worker"
 )
 
@@ -68,9 +69,17 @@ func serve(ctx context.Context, orders <-chan worker.Order[Config], report func(
 			}
 			k.tell(ctx)
 		case <-k.names.ask.C:
-			k.names.lookUp(ctx, k.c)
+			up, err := state.Uptime()
+			if err != nil {
+				return err
+			}
+			k.names.lookUp(ctx, k.c, up)
 		case a := <-k.names.found:
-			if k.names.take(k.c, a) {
+			up, err := state.Uptime()
+			if err != nil {
+				return err
+			}
+			if k.names.take(k.c, a, up) {
 				k.addressed(ctx)
 			}
 		}

@@ -165,7 +165,8 @@ func private(name string) bool {
 	return false
 }
 
-// Name gives a name addresses of its own on the internet, and no others.
+// Name gives a name addresses of its own on the internet, and no others, from now on: nobody
+// is to keep those that it had.
 func (l *Lab) Name(name string, addrs ...netip.Addr) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -181,6 +182,7 @@ func (l *Lab) answerDNS(q dns.Question, line string, from netip.Addr) []dns.RR {
 	own := l.names[dns.CanonicalName(q.Name)]
 	l.mu.Unlock()
 	if own != nil && (q.Qtype == dns.TypeA || q.Qtype == dns.TypeAAAA) {
+		hdr.Ttl = 0
 		var rrs []dns.RR
 		for _, a := range own {
 			switch {
