@@ -91,7 +91,7 @@ func TestAdvertisedResolvers(t *testing.T) {
 	in(t, func(h *house) {
 		h.need("radvd", "named", "dig")
 		fiber := h.connect(bare(fiberLine()))
-		radvd := h.radvd(fiber, "MinRtrAdvInterval 900; MaxRtrAdvInterval 1800; RDNSS 2001:db8:1::1 fe80::53 { AdvRDNSSLifetime 3600; };")
+		radvd := h.radvd(fiber, "UnicastOnly on; RDNSS 2001:db8:1::1 fe80::53 { AdvRDNSSLifetime 3600; };")
 		pc := h.join("pc", "", "172.31.0.50/24", "fd00::50/64")
 		h.start(unsaidDNS + "\ndns {\n  engine   = \"bind\"\n  validate = false\n  upstream = wan.fiber\n}\n")
 		dns := func() string {
@@ -106,7 +106,19 @@ func TestAdvertisedResolvers(t *testing.T) {
 			n++
 			return strings.Contains(h.dig(pc.Host, fmt.Sprintf("@172.31.0.1 +short n%d.whoami.example TXT", n)), `"fiber"`)
 		})
-		// The next advertisement is a quarter of an hour away, unless somebody asks for it.
+		// There is no advertisement unless somebody asks for it: a router that does not hear who asks is
+		// as good as a gateway that does not ask.
+		h.sh(fiber.Router, "nft add table inet deaf; nft 'add chain inet deaf in { type filter hook input priority 0; }'; nft add rule inet deaf in icmpv6 type nd-router-solicit counter drop")
+		h.end(syscall.SIGKILL)
+		h.again()
+		h.until("routers are solicited", 20*time.Second, func() bool {
+			return !strings.Contains(h.sh(fiber.Router, "nft list chain inet deaf in"), "packets 0 ")
+		})
+		h.answering()
+		if got := dns(); got != "" {
+			h.Errorf("the router heard nobody ask, and its resolver is known: %s", got)
+		}
+		h.sh(fiber.Router, "nft delete table inet deaf")
 		h.end(syscall.SIGKILL)
 		h.again()
 		h.until("it is known to the next", 20*time.Second, func() bool { return dns() == "2001:db8:1::1" })
