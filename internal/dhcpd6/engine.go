@@ -326,6 +326,13 @@ func (e *Engine) associate(now time.Time, s *scope, q query, a ia, commit bool, 
 	switch {
 	case q.link.IsValid() && !s.onLink(q.link):
 		// Behind a relay in a network that is none of this LAN's.
+		if s.afar != q.link {
+			s.afar = q.link
+			out.Events = append(out.Events, Event{
+				Level: slog.LevelWarn, Text: "a relay asks for a network that is not the LAN's", LAN: s.lan.Name, DUID: duidText(q.duid), MAC: q.mac, What: q.link.String(),
+				Why: "devices behind a router get nothing here: have it ask for a prefix (dhcp6 { delegate }) and serve them itself",
+			})
+		}
 		return g.none(a.pd)
 	case q.MessageType == dhcpv6.MessageTypeRequest && foreign:
 		g.says = status(iana.StatusNotOnLink, "this is another network")

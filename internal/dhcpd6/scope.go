@@ -64,6 +64,8 @@ type scope struct {
 	inForce  map[uint32]bool      // parts that are leased
 	all      map[string]*scope    // every LAN's
 
+	afar netip.Addr // the last network behind a relay that was told of
+
 	byMAC, byDUID map[string]*Host
 	reserved      map[uint64]*Host
 	addrs, parts  store
