@@ -90,6 +90,7 @@ func (d *daemon) lanNews(s *api.Status) {
 // resolvers adds which resolvers give no answer: a line's own to the line, where
 // all of a family's are silent, and else a note of each, as of the file's.
 func (d *daemon) resolvers(s *api.Status) {
+	s.Notes = append(s.Notes, unasked(d.cfg, d.world, d.dns != nil)...)
 	if d.named != nil {
 		for _, f := range d.named.state.Silent {
 			d.silent(s, f.Server, f.Zone, f.Why)

@@ -8,9 +8,7 @@ import (
 
 	"weir/internal/config"
 	"weir/internal/desired"
-	"weir/internal/kernel"
 	"weir/internal/plan"
-	"weir/internal/ruleset"
 	"weir/internal/state"
 	"weir/internal/wan/dhcp6"
 )
@@ -31,46 +29,6 @@ type world struct {
 	use4, use6 string
 
 	parts []state.Part // that routers in the LANs have been delegated
-}
-
-// advertisedDNS is a DNS server that a router advertised (RFC 8106).
-type advertisedDNS struct {
-	addr  netip.Addr
-	until time.Time // zero: without end
-}
-
-// advertised6 is k with what a router advertised of DNS servers at now, and news whether
-// others are to be asked. Link-local ones are left out: they can't be asked from main.
-func (k wan) advertised6(r kernel.Resolvers, now time.Time) (_ wan, news bool) {
-	var until time.Time
-	if r.Lifetime != kernel.Forever {
-		until = now.Add(r.Lifetime)
-	}
-	out := slices.Clone(k.rdnss)
-	for _, a := range r.DNS {
-		i := slices.IndexFunc(out, func(o advertisedDNS) bool { return o.addr == a })
-		switch {
-		case a.IsLinkLocalUnicast() || a.IsMulticast() || a.IsLoopback() || a.IsUnspecified() || a.Is4In6():
-		case i >= 0 && r.Lifetime == 0:
-			out, news = slices.Delete(out, i, i+1), true
-		case i >= 0:
-			out[i].until = until
-		case r.Lifetime > 0 && len(out) < ruleset.MaxResolvers:
-			out, news = append(out, advertisedDNS{a, until}), true
-		}
-	}
-	k.rdnss = out
-	return k, news
-}
-
-// outlived is w without the advertised DNS servers whose time is over at now.
-func (w world) outlived(now time.Time) world {
-	w.wans = maps.Clone(w.wans)
-	for name, k := range w.wans {
-		k.rdnss = slices.DeleteFunc(slices.Clone(k.rdnss), func(r advertisedDNS) bool { return !r.until.IsZero() && !r.until.After(now) })
-		w.wans[name] = k
-	}
-	return w
 }
 
 // link is a link in its namespace. It is another one when its index is.
@@ -160,7 +118,7 @@ func (w world) state(c *config.Config) state.State {
 		}
 		// Servers of DHCPv6 and of advertisements are equals; those go before (RFC 8106, 5.3.1).
 		for _, r := range k.rdnss {
-			if cw.IPv6.Method != config.MethodStatic && !slices.Contains(v.V6.DNS, r.addr) {
+			if cw.IPv6.Method != config.MethodStatic && !r.addr.IsLinkLocalUnicast() && !slices.Contains(v.V6.DNS, r.addr) {
 				v.V6.DNS = append(slices.Clip(v.V6.DNS), r.addr)
 			}
 		}

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -355,8 +356,50 @@ func TestAdvertisedDNS(t *testing.T) {
 	step("again", 30*time.Second, kernel.Resolvers{DNS: one, Lifetime: time.Minute}, false, "2001:db8::1")
 	step("another, for ever", time.Minute, kernel.Resolvers{DNS: two, Lifetime: kernel.Forever}, true, "2001:db8::1 2001:db8::2")
 	step("the first is over", 2*time.Minute, kernel.Resolvers{DNS: two, Lifetime: kernel.Forever}, false, "2001:db8::2")
-	step("one that can't be asked", 2*time.Minute, kernel.Resolvers{DNS: addresses("fe80::1", "ff02::1", "::1", "::"), Lifetime: time.Hour}, false, "2001:db8::2")
+	step("those of nobody", 2*time.Minute, kernel.Resolvers{DNS: addresses("ff02::1", "::1", "::"), Lifetime: time.Hour}, false, "2001:db8::2")
+	step("one that can't be asked", 2*time.Minute, kernel.Resolvers{DNS: addresses("fe80::1"), Lifetime: time.Minute}, true, "2001:db8::2 fe80::1")
+	step("three besides it", 2*time.Minute, kernel.Resolvers{DNS: addresses("2001:db8::3", "2001:db8::4"), Lifetime: time.Minute}, true, "2001:db8::2 fe80::1 2001:db8::3 2001:db8::4")
 	step("no more", time.Hour, kernel.Resolvers{DNS: two}, true, "")
 	step("and none again", time.Hour, kernel.Resolvers{DNS: two}, false, "")
 	step("too many", time.Hour, kernel.Resolvers{DNS: addresses("2001:db8::1", "2001:db8::2", "2001:db8::3", "2001:db8::4"), Lifetime: time.Hour}, true, "2001:db8::1 2001:db8::2 2001:db8::3")
+}
+
+// TestUnaskedDNS: a resolver that is advertised by a link-local address is told of where it
+// is the only one of a line whose own is wanted, and never asked.
+func TestUnaskedDNS(t *testing.T) {
+	const lines = "wan \"fiber\" { interface = \"eth1\" }\nlan \"home\" {\n  interface = \"eth0\"\n  address = \"172.31.0.1/24\"\n}\n"
+	near := []advertisedDNS{{addr: addresses("fe80::53")[0]}}
+	both := append(slices.Clone(near), advertisedDNS{addr: addresses("2001:db8::53")[0]})
+	for _, tt := range []struct {
+		what      string
+		text      string
+		k         wan
+		forwarder bool
+		told      bool
+		asked     string
+	}{
+		{"the forwarder's", lines, wan{rdnss: near}, true, true, ""},
+		{"from the root on", lines, wan{rdnss: near}, false, false, ""},
+		{"upstream", lines + "dns { upstream = wan }\n", wan{rdnss: near}, false, true, ""},
+		{"another upstream", lines + "dns { upstream = \"9.9.9.9\" }\n", wan{rdnss: near}, true, false, ""},
+		{"a zone's", lines + "dns {\n  zone \"isp.example\" { forward = wan.fiber }\n}\n", wan{rdnss: near}, false, true, ""},
+		{"beside another", lines, wan{rdnss: both}, true, false, "2001:db8::53"},
+		{"beside one of DHCP", lines, wan{rdnss: near, lease: &state.Lease4{Addr: prefixes("198.51.100.10/24")[0], DNS: addresses("198.51.100.1")}}, true, false, "198.51.100.1"},
+		{"none", lines, wan{}, true, false, ""},
+	} {
+		c := mustParse(t, tt.text)
+		w := world{wans: map[string]wan{"fiber": tt.k}}
+		notes := unasked(c, w, tt.forwarder)
+		if got := len(notes) == 1 && strings.Contains(notes[0], "fe80::53"); got != tt.told || len(notes) > 1 {
+			t.Errorf("%s: told %t, want %t: %q", tt.what, got, tt.told, notes)
+		}
+		known := w.state(c).WANs["fiber"]
+		var asked []string
+		for _, a := range slices.Concat(known.V4.DNS, known.V6.DNS) {
+			asked = append(asked, a.String())
+		}
+		if got := strings.Join(asked, " "); got != tt.asked {
+			t.Errorf("%s: asked %q, want %q", tt.what, got, tt.asked)
+		}
+	}
 }
