@@ -83,6 +83,10 @@ wan "fiber" {
     # Text, 1 to 255 bytes. Unsaid: the gateway's name. Source: option 12.
     # hostname = "gw"
 
+    # With dhcp: what the ISP wants its customers' routers to say they are; hex:... for bytes.
+    # Text, 1 to 255 bytes. Unsaid: none. Source: option 60, RFC 2132, 9.13.
+    # vendor_class = "dslforum.org"
+
     # For ISPs whose option 121 lacks the default route: do without it and use the router option.
     # True or false. Unsaid: false. Source: option 121, RFC 3442.
     ignore_classless_routes = false
@@ -91,8 +95,6 @@ wan "fiber" {
     # alone, and only where a dns block wants the line's own.
     # Address; one or a list. Unsaid: what DHCP says; with static none. Source: option 6.
     # dns = "198.51.100.53"
-
-    # Later: vendor_class.
   }
 
   # How the line gets IPv6.

@@ -99,6 +99,7 @@ func wan(n *node, gateway string) WAN {
 			Translate:             Translate(one[string](v4, "translate")),
 			ClientID:              one[string](v4, "client_id"),
 			Hostname:              gateway,
+			VendorClass:           one[string](v4, "vendor_class"),
 			IgnoreClasslessRoutes: one[bool](v4, "ignore_classless_routes"),
 			DNS:                   list[netip.Addr](v4, "dns"),
 		},

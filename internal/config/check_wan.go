@@ -24,7 +24,7 @@ func (c *checker) checkWAN(h *house, i int) {
 		}
 	}
 	if w.IPv4.Method != MethodDHCP && !v4.bad("method") {
-		for _, key := range []string{"client_id", "hostname", "ignore_classless_routes"} {
+		for _, key := range []string{"client_id", "hostname", "vendor_class", "ignore_classless_routes"} {
 			if a := v4.said(key); a != nil {
 				c.note(a.name, "The line's addresses don't come from DHCP.", "%s changes nothing", key)
 			}
@@ -36,6 +36,14 @@ func (c *checker) checkWAN(h *house, i int) {
 		if x, ok := strings.CutPrefix(s, "hex:"); ok {
 			if b, err := hex.DecodeString(strings.ReplaceAll(x, ":", "")); err != nil || len(b) < 2 {
 				c.err(it.at, `Two digits for each byte, at least two bytes: "hex:01020000000001".`, "%q is no client_id", s)
+			}
+		}
+	}
+	for _, it := range v4.items("vendor_class") {
+		s, _ := it.val.(string)
+		if x, ok := strings.CutPrefix(s, "hex:"); ok {
+			if b, err := hex.DecodeString(strings.ReplaceAll(x, ":", "")); err != nil || len(b) == 0 {
+				c.err(it.at, `Two digits for each byte: "hex:64736c".`, "%q is no vendor_class", s)
 			}
 		}
 	}

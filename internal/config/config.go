@@ -110,6 +110,7 @@ type WANv4 struct {
 
 	ClientID              string // option 61; "hex:..." for bytes; "" is the MAC
 	Hostname              string // option 12
+	VendorClass           string // option 60; "hex:..." for bytes; "" is none
 	IgnoreClasslessRoutes bool   // do without option 121, use option 3
 
 	DNS []netip.Addr // the line's resolvers; nil: what DHCP says

@@ -65,7 +65,7 @@ var wanBlock = &block{
 	blocks: []*block{
 		{
 			name: "ipv4", once: true, doc: "How the line gets IPv4.",
-			keys: append([]*key{
+			keys: []*key{
 				{name: "method", typ: typeWord, words: words("dhcp", "static", "none"), def: `"dhcp"`, unsaid: "static if address is said, else dhcp", source: "RFC 2131",
 					doc: "Where the line's address comes from."},
 				{name: "address", typ: typeIPLen, list: true, unsaid: "none", example: `"198.51.100.10/24"`, source: "ip-address(8)",
@@ -78,11 +78,13 @@ var wanBlock = &block{
 					doc: "With dhcp: who we say we are; hex:... for bytes."},
 				{name: "hostname", typ: typeText, min: 1, max: 255, unsaid: "the gateway's name", example: `"gw"`, source: "option 12",
 					doc: "With dhcp: the name that is sent."},
+				{name: "vendor_class", typ: typeText, min: 1, max: 255, unsaid: "none", example: `"dslforum.org"`, source: "option 60, RFC 2132, 9.13",
+					doc: "With dhcp: what the ISP wants its customers' routers to say they are; hex:... for bytes."},
 				{name: "ignore_classless_routes", typ: typeFlag, def: `false`, source: "option 121, RFC 3442",
 					doc: "For ISPs whose option 121 lacks the default route: do without it and use the router option."},
 				{name: "dns", typ: typeIP, list: true, unsaid: "what DHCP says; with static none", example: `"198.51.100.53"`, source: "option 6",
 					doc: "The line's own resolvers, in place of those that the ISP names. They are asked over this line alone, and only where a dns block wants the line's own."},
-			}, laterKeys("vendor_class")...),
+			},
 		},
 		{
 			name: "ipv6", once: true, doc: "How the line gets IPv6.",

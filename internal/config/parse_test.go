@@ -96,7 +96,7 @@ func TestWholeFile(t *testing.T) {
 			Cable4: pfx("172.31.1.0/24"), Cable6: pfx("fd00:1::/64"), ULA: pfx("fd5e:7a11:c0de::/48"), FastPath: FastPathOff},
 		WANs: []WAN{{
 			Name: "lte", Interface: "eth2", Metered: true, Move: true,
-			IPv4: WANv4{Method: MethodDHCP, Translate: NAT44, ClientID: "hex:01020000000001", Hostname: "cellar-lte", IgnoreClasslessRoutes: true},
+			IPv4: WANv4{Method: MethodDHCP, Translate: NAT44, ClientID: "hex:01020000000001", Hostname: "cellar-lte", VendorClass: "dslforum.org", IgnoreClasslessRoutes: true},
 			IPv6: WANv6{Method: MethodSLAAC, Translate: NPT, Delegate: 56}, Probe: own,
 		}, {
 			Name: "fiber", Interface: "eth1", VLAN: 7, MAC: "02:00:00:00:00:f1", MTU: 1492,

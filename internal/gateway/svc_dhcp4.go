@@ -22,7 +22,7 @@ func dhcp4Config(c *config.Config, w config.WAN, k wan) dhcp4.Config {
 	}
 	return dhcp4.Config{
 		WAN: w.Name, Port: k.port.name, MAC: k.port.mac,
-		ClientID: w.IPv4.ClientID, Hostname: host, IgnoreClasslessRoutes: w.IPv4.IgnoreClasslessRoutes,
+		ClientID: w.IPv4.ClientID, Hostname: host, VendorClass: w.IPv4.VendorClass, IgnoreClasslessRoutes: w.IPv4.IgnoreClasslessRoutes,
 		Last: cmp.Or(k.lease, k.last), Confirm: k.confirm,
 	}
 }

@@ -13,6 +13,7 @@ wan "lte" {
     method                  = "dhcp"
     client_id               = "hex:01020000000001"
     hostname                = "cellar-lte"
+    vendor_class            = "dslforum.org"
     ignore_classless_routes = true
   }
   ipv6 { method = "slaac" }

@@ -101,7 +101,7 @@ subnet 198.51.100.0 netmask 255.255.255.0 {
 }
 
 // B14 and B02: a private server off the link, short leases, and the server gone
-// for longer than one.
+// for longer than one. It has addresses for those alone who say what they are.
 func TestISCShortLeases(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
@@ -112,11 +112,16 @@ min-lease-time 6;
 default-lease-time 6;
 max-lease-time 6;
 server-identifier 10.1.2.3;
+class "routers" { match if option vendor-class-identifier = "dslforum.org"; }
 subnet 198.51.100.0 netmask 255.255.255.0 {
-  range 198.51.100.20 198.51.100.20;
+  pool {
+    allow members of "routers";
+    range 198.51.100.20 198.51.100.20;
+  }
   option routers 198.51.100.1;
 }
 `
+	l.cfg.VendorClass = "dslforum.org"
 	stop := l.dhcpd(conf)
 	l.start()
 	r, _ := l.until("a lease", 20*time.Second, bound)

@@ -130,7 +130,7 @@ func (e *Engine) Configure(cfg Config, now time.Time) (Out, error) {
 		return e.report(e.discovering(now)), nil
 	case old.Release:
 		return e.report(e.discovering(now)), nil
-	case cfg.Confirm != old.Confirm, cfg.Hostname != old.Hostname, cfg.IgnoreClasslessRoutes != old.IgnoreClasslessRoutes:
+	case cfg.Confirm != old.Confirm, cfg.Hostname != old.Hostname, cfg.VendorClass != old.VendorClass, cfg.IgnoreClasslessRoutes != old.IgnoreClasslessRoutes:
 		if e.held == nil {
 			return e.report(e.discovering(now)), nil
 		}

@@ -24,6 +24,8 @@ type Config struct {
 	ClientID string // option 61; "hex:..." for bytes; "" is the MAC
 	Hostname string // option 12; "" sends none
 
+	VendorClass string // option 60; "hex:..." for bytes; "" sends none
+
 	// IgnoreClasslessRoutes does without options 121 and 249, and takes 3.
 	IgnoreClasslessRoutes bool
 

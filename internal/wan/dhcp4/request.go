@@ -26,15 +26,23 @@ var wanted = []dhcpv4.OptionCode{
 // identity is how the client names itself (RFC 2132, 9.14): bytes as said, text
 // as type 0, else the Ethernet address as type 1.
 func identity(clientID string, mac ether.MAC) []byte {
-	if h, ok := strings.CutPrefix(clientID, "hex:"); ok {
-		if b, err := hex.DecodeString(strings.NewReplacer(":", "", " ", "").Replace(h)); err == nil && len(b) > 0 {
-			return b
-		}
+	if b, ok := inHex(clientID); ok {
+		return b
 	}
 	if clientID != "" {
 		return append([]byte{0}, clientID...)
 	}
 	return append([]byte{1}, mac[:]...)
+}
+
+// inHex are the bytes that "hex:..." stands for.
+func inHex(s string) ([]byte, bool) {
+	h, ok := strings.CutPrefix(s, "hex:")
+	if !ok {
+		return nil, false
+	}
+	b, err := hex.DecodeString(strings.NewReplacer(":", "", " ", "").Replace(h))
+	return b, err == nil && len(b) > 0
 }
 
 // message makes a message of the engine's present exchange.
@@ -63,6 +71,11 @@ func (e *Engine) message(now time.Time, t dhcpv4.MessageType) *dhcpv4.DHCPv4 {
 	p.UpdateOption(dhcpv4.OptMaxMessageSize(maxMessage))
 	if e.cfg.Hostname != "" {
 		p.UpdateOption(dhcpv4.OptHostName(e.cfg.Hostname))
+	}
+	if b, ok := inHex(e.cfg.VendorClass); ok {
+		p.UpdateOption(dhcpv4.OptGeneric(dhcpv4.OptionClassIdentifier, b))
+	} else if e.cfg.VendorClass != "" {
+		p.UpdateOption(dhcpv4.OptClassIdentifier(e.cfg.VendorClass))
 	}
 	// Our packet socket takes a frame to any address of ours, so the flag isn't
 	// needed. Some relays can send only one way, though: after some silence each

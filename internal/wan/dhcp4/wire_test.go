@@ -55,7 +55,7 @@ func TestStrangers(t *testing.T) {
 
 // The fields of RFC 2131, table 5.
 func TestMessages(t *testing.T) {
-	s := begin(t, Config{Hostname: "gw"}, isp{})
+	s := begin(t, Config{Hostname: "gw", VendorClass: "dslforum.org"}, isp{})
 	s.until(time.Second)
 	p := s.e.discover(s.now)
 	if got := p.Options.Get(dhcpv4.OptionClientIdentifier); !slices.Equal(got, append([]byte{1}, mac[:]...)) {
@@ -63,6 +63,13 @@ func TestMessages(t *testing.T) {
 	}
 	if p.HostName() != "gw" {
 		t.Errorf("host name %q", p.HostName())
+	}
+	if got := p.ClassIdentifier(); got != "dslforum.org" {
+		t.Errorf("vendor class %q", got)
+	}
+	s.e.cfg.VendorClass = "hex:00:ff"
+	if got := s.e.discover(s.now).Options.Get(dhcpv4.OptionClassIdentifier); !slices.Equal(got, []byte{0, 0xff}) {
+		t.Errorf("vendor class of bytes %x", got)
 	}
 	list := p.ParameterRequestList()
 	at := func(code uint8) int {
@@ -77,7 +84,7 @@ func TestMessages(t *testing.T) {
 		t.Errorf("classless routes are asked for and not wanted: %v", list)
 	}
 	d := s.e.decline(s.now, netip.MustParseAddr("198.51.100.10"), netip.MustParseAddr("198.51.100.1"))
-	if d.Options.Has(dhcpv4.OptionParameterRequestList) || d.Options.Has(dhcpv4.OptionHostName) {
+	if d.Options.Has(dhcpv4.OptionParameterRequestList) || d.Options.Has(dhcpv4.OptionHostName) || d.Options.Has(dhcpv4.OptionClassIdentifier) {
 		t.Errorf("a DECLINE has options it must not: %v", d.Options)
 	}
 	for id, want := range map[string]string{
