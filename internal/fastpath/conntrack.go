@@ -308,14 +308,18 @@ func tupleTo(e *mdl.AttributeEncoder, t Tuple, zone uint16) {
 }
 
 // hold has an entry live for a time from now on, and take what of its connection
-// follows on packets that it has not seen; false if it is gone. Its state is not told, so
-// that a FIN which came a moment ago is not undone.
+// follows on packets that it has not seen; false if it is gone. A full table makes no room
+// by it (IPS_ASSURED): UDP's entry would come to that by itself if conntrack saw its packets.
+// TCP's state is not told, so that a FIN which came a moment ago is not undone.
 func (e *edge) hold(c conntrack.Flow, left time.Duration) (there bool, err error) {
 	t := c.TupleOrig
 	in := Tuple{netip.AddrPortFrom(t.IP.SourceAddress.Unmap(), t.Proto.SourcePort), netip.AddrPortFrom(t.IP.DestinationAddress.Unmap(), t.Proto.DestinationPort), t.Proto.Protocol}
 	enc := newEncoder()
 	tupleTo(enc, in, t.Zone)
 	enc.Uint32(ctTimeout, uint32(left/time.Second))
+	if c.Status&conntrack.StatusAssured == 0 {
+		enc.Uint32(ctStatus, uint32(c.Status|conntrack.StatusAssured))
+	}
 	if t.Proto.Protocol == unix.IPPROTO_TCP {
 		nested(enc, ctProtoInfo, func(e *mdl.AttributeEncoder) {
 			nested(e, ctInfoTCP, func(e *mdl.AttributeEncoder) {
@@ -328,7 +332,8 @@ func (e *edge) hold(c conntrack.Flow, left time.Duration) (there bool, err error
 	if err == nil {
 		_, err = e.ask(ctNew, in.Src.Addr().Is6(), body)
 	}
-	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ETIME) { // ETIME: it is dying
+	// ETIME: it is dying; EBUSY: it was not when its status was read.
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ETIME) || errors.Is(err, unix.EBUSY) {
 		return false, nil
 	}
 	if err != nil {

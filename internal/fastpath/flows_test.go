@@ -67,8 +67,6 @@ func (l *lab) flows(program func(*ebpf.CollectionSpec) error) (f *fastpath.Flows
 			if a := c.TupleOrig.IP.SourceAddress.Unmap(); pre("172.31.0.0/24").Contains(a) || pre("fd5e:7a11:c0de::/48").Contains(a) {
 				near, there = house, line
 			}
-			// UDP is a conversation after two seconds, which nobody waits for here.
-			c.Status |= conntrack.StatusAssured
 			ways, why := fastpath.Ways(c, near, there)
 			if p := c.ProtoInfo.TCP; why == "" && p != nil && !known[ways[0]] {
 				l.must(netns.Do("", func() error { return fastpath.Hold(c, time.Hour) }))

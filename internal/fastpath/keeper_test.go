@@ -138,7 +138,6 @@ func TestKeeperCarriesWhatLives(t *testing.T) {
 func (l *lab) converse(f *fastpath.Flows) (out, in packet) {
 	l.Helper()
 	out, in = packet{src: pc, dst: peer, sport: 5000, dport: 443}, packet{src: peer, dst: own, sport: 443, dport: 5000}
-	// It is one for conntrack two seconds after it began.
 	l.soon("the conversation is carried", 20*time.Second, func() bool {
 		l.must(l.inside.send(out.frame(l.inside)))
 		l.must(l.outside.send(in.frame(l.outside)))
@@ -189,6 +188,9 @@ func TestConntrackAndProgramAgree(t *testing.T) {
 		had, there := l.entry()
 		if !there {
 			t.Fatal("carried, and not in conntrack")
+		}
+		if had.Status&conntrack.StatusAssured == 0 {
+			t.Error("a full table would make room by an entry that is carried")
 		}
 		lowest := had.Timeout
 		l.soon("the timer is set again", 30*time.Second, func() bool {

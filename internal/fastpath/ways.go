@@ -28,7 +28,9 @@ func Ways(c conntrack.Flow, near, far Side) (ways [2]Way, why string) {
 		return ways, "of another zone"
 	case c.Status&conntrack.StatusDying != 0:
 		return ways, "it ends"
-	case c.Status&(conntrack.StatusSeenReply|conntrack.StatusAssured) != conntrack.StatusSeenReply|conntrack.StatusAssured:
+	// UDP is assured by conntrack when it is two seconds old: a keeper does not wait for it.
+	case c.Status&conntrack.StatusSeenReply == 0,
+		c.Status&conntrack.StatusAssured == 0 && o.Proto.Protocol != unix.IPPROTO_UDP:
 		return ways, "no conversation yet"
 	case o.Proto.Protocol == unix.IPPROTO_TCP && (c.ProtoInfo.TCP == nil || c.ProtoInfo.TCP.State != tcpEstablished):
 		return ways, "not established"
