@@ -246,16 +246,6 @@ func (f *Flows) Drop(ways []Way) error {
 	return errs
 }
 
-// forget has the packets of ways without an entry be counted anew.
-func (f *Flows) forget(ways []Way) error {
-	for _, w := range ways {
-		if err := f.objs.Strangers.Delete(w.key()); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-			return fmt.Errorf("forget how many packets %s > %s had: %w", w.In.Src, w.In.Dst, err)
-		}
-	}
-	return nil
-}
-
 // Why returns the packets since the program was loaded.
 func (f *Flows) Why() (r Reasons, err error) {
 	for i, to := range []*uint64{&r.Fast, &r.Odd, &r.Unknown, &r.Shut, &r.Asleep, &r.Stale, &r.Nowhere, &r.Long, &r.Wrong} {

@@ -55,6 +55,12 @@ type flowKey struct {
 	Protocol uint32
 }
 
+type flowSlot struct {
+	_       structs.HostLayout
+	Packets uint32
+	Last    uint32
+}
+
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.

@@ -430,3 +430,42 @@ func TestFlowsAreToldOf(t *testing.T) {
 	send(5000, 16)
 	told("1 5000 443")
 }
+
+// Flows for which there is no room among those told of are told of by their next packet,
+// and not when they have lived twice as long.
+func TestNoFlowIsForgotten(t *testing.T) {
+	netnstest.Need(t)
+	f := flowsFor(t, func(spec *ebpf.CollectionSpec) error {
+		spec.Maps["living"].MaxEntries = 4096 // 73 of them
+		return nil
+	})
+	const flows = 200
+	send := func(times int) {
+		t.Helper()
+		for sport := range uint16(flows) {
+			for range times {
+				if _, _, err := f.Run(packet{src: pc, dst: peer, sport: 20000 + sport, dport: 443}.frame(nobody)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	told := map[string]bool{}
+	send(15)
+	for rounds := 0; len(told) < flows; rounds++ {
+		send(1)
+		all, err := f.Strangers()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, k := range all {
+			if told[k] {
+				t.Fatalf("%s is told of twice", k)
+			}
+			told[k] = true
+		}
+		if rounds == 5 {
+			t.Fatalf("told of %d of %d flows after their packet number %d", len(told), flows, 15+rounds)
+		}
+	}
+}

@@ -283,8 +283,7 @@ func (k *Keeper) learn(from int, in Tuple) (why string, err error) {
 		}
 	}
 	k.ways[ways[0].at()], k.ways[ways[1].at()] = f, f
-	// When it is judged again it need not have lived twice as long.
-	return "", k.flows.forget(ways[:])
+	return "", nil
 }
 
 // judge makes the ways of an entry, a packet of which came in by a port.

@@ -88,20 +88,32 @@ struct {
 
 #define PATIENCE 30 // seconds without anybody who looks after the flows
 
-// How many packets flows without an entry had. They are told of at so many, and each
-// time they have doubled: who was refused asks ever more seldom.
+// How many packets flows without an entry had: in a slot that their key hashes to, so
+// that a short flow costs one cache line, and no number of flows has another one forgotten.
+// Two that share a slot are told of sooner. They are told of at so many, and each time
+// they have doubled, up to SELDOM: who was refused asks ever more seldom. A slot that is
+// quiet for a time begins anew.
 #define LIVES 16
+#define SELDOM 4096
+#define QUIET 10 // seconds
+#define SLOT_BITS 17
+
+struct slot {
+	__u32 packets;
+	__u32 last; // seconds, CLOCK_MONOTONIC
+};
 
 struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 16384);
-	__type(key, struct key);
-	__type(value, __u32);
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1 << SLOT_BITS);
+	__type(key, __u32);
+	__type(value, struct slot);
 } strangers SEC(".maps");
 
+// A burst of flows that are told of at once; who finds it full is told of later.
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 65536);
+	__uint(max_entries, 262144);
 } living SEC(".maps");
 
 // What came back by a line in a family, of flows that went out by it: packets. Its
@@ -158,17 +170,32 @@ static __always_inline __u32 seconds(void)
 	return bpf_ktime_get_coarse_ns() / 1000000000;
 }
 
-static __always_inline void stranger(const struct key *key)
+// slot_of is the slot of a key: each step can be undone, so keys that differ in one
+// word have different sums, and the upper bits depend on all.
+static __always_inline __u32 slot_of(const struct key *key)
 {
-	__u32 one = 1, *n = bpf_map_lookup_elem(&strangers, key);
+	const __u32 *word = (const void *)key;
+	__u32 sum = 0;
 
-	if (!n) {
-		bpf_map_update_elem(&strangers, key, &one, BPF_NOEXIST);
+	for (int i = 0; i < sizeof(*key) / sizeof(*word); i++)
+		sum = (sum ^ word[i]) * 0x9e3779b1;
+	return sum >> (32 - SLOT_BITS);
+}
+
+static __always_inline void stranger(const struct key *key, __u32 now)
+{
+	__u32 at = slot_of(key), n;
+	struct slot *slot = bpf_map_lookup_elem(&strangers, &at);
+
+	if (!slot)
 		return;
-	}
-	*n += 1;
-	if (*n >= LIVES && !(*n & (*n - 1)))
-		bpf_ringbuf_output(&living, (void *)key, sizeof(*key), 0);
+	n = now - slot->last > QUIET ? 1 : slot->packets + 1;
+	slot->last = now;
+	slot->packets = n;
+	if (n < LIVES || n & (n < SELDOM ? n - 1 : SELDOM - 1))
+		return;
+	if (bpf_ringbuf_output(&living, (void *)key, sizeof(*key), 0))
+		slot->packets = n - 1; // the next packet tries again
 }
 
 static __always_inline __u16 folded(__u64 sum)
@@ -357,17 +384,17 @@ static __always_inline int carry(struct __sk_buff *skb, struct seen *p, int v4)
 		return counted(ODD, SLOWLY);
 	}
 	if (!f) {
-		stranger(&p->key);
+		stranger(&p->key, now);
 		return counted(UNKNOWN, SLOWLY);
 	}
 	if (f->generation != gate->generation) {
-		stranger(&p->key);
+		stranger(&p->key, now);
 		return counted(STALE, SLOWLY);
 	}
 	id = f->hop;
 	hop = bpf_map_lookup_elem(&hops, &id);
 	if (!hop || hop->kind == GONE) {
-		stranger(&p->key);
+		stranger(&p->key, now);
 		return counted(NOWHERE, SLOWLY);
 	}
 	if (longest(skb, p->whole, p->headers) > hop->mtu)
