@@ -65,7 +65,12 @@ type Step struct {
 // Explain says what the rulesets do with the first packet of a flow in a
 // family. It is held against packets by the tables that the rulesets are.
 func (h House) Explain(fl Flow, ipv6 bool) Explanation {
-	x := &explain{House: h, Flow: fl, f: v4, dst: fl.To.Addr, port: fl.Port}
+	return h.explain(&explain{Flow: fl}, ipv6)
+}
+
+func (h House) explain(x *explain, ipv6 bool) Explanation {
+	fl := x.Flow
+	x.House, x.f, x.dst, x.port = h, v4, fl.To.Addr, fl.Port
 	x.out = Explanation{Family: 4, Steps: []Step{}}
 	if ipv6 {
 		x.f, x.out.Family = v6, 6
@@ -97,6 +102,8 @@ type explain struct {
 	src     netip.Addr // invalid: not known
 	dst     netip.Addr // as translation leaves it; invalid: somewhere outside, or a device whose address is not known
 	port    uint16
+	line    string // that it is on already, and leaves by; "": it begins
+	silent  bool   // nobody reads the steps
 	forward string // the forward that claims it
 	unsure  bool   // a rule asks for an address that is not known
 	out     Explanation
@@ -169,6 +176,9 @@ func (h House) lan(name string) *LAN {
 func (x *explain) family() string { return "IPv" + x.f.digit }
 
 func (x *explain) say(what, at, format string, args ...any) {
+	if x.silent {
+		return
+	}
 	x.out.Steps = append(x.out.Steps, Step{What: what, Text: fmt.Sprintf(format, args...), At: at})
 }
 

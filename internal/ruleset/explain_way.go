@@ -281,6 +281,9 @@ func (x *explain) leaves(l *LAN) {
 			held = true
 		}
 	}
+	if x.line != "" {
+		by, held = x.line, r != nil && strayed(r, x.line)
+	}
 	why := fmt.Sprintf("failover uses wan.%s for %s", by, x.family())
 	switch {
 	case held:
