@@ -147,7 +147,7 @@ func hostMore(c *config.Config, w world, h *config.Host, leases []state.Lease, n
 
 // lookNear reads who is on the LANs, and says whether anything is different.
 func (d *daemon) lookNear() bool {
-	near, err := d.k.Neighbours()
+	near, err := d.k.Neighbours(6)
 	if err != nil {
 		d.log.Debug("who is on the LANs is not known", "err", err)
 		return false

@@ -57,6 +57,7 @@ type entry struct {
 	mark, id                      uint32
 	forth, back                   traffic.Count
 	counted                       bool
+	orig                          []byte // CTA_TUPLE_ORIG as it came, with its zone: only while the entry is looked at
 }
 
 // entries dumps conntrack's entries of a namespace that pass the kernel's filter;
@@ -128,6 +129,7 @@ func parseEntry(b []byte) (e entry, err error) {
 	for typ, v := range nested(b[4:], &err) {
 		switch typ {
 		case ctTupleOrig:
+			e.orig = v
 			parseTuple(v, &e.client, &e.server, &e.proto, &err)
 		case ctTupleReply:
 			var proto uint8

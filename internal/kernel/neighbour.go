@@ -99,13 +99,13 @@ func delNeighbour(a netip.Addr, index int) []byte {
 // Neighbour is a device on a link, as the kernel knows it.
 type Neighbour struct {
 	Link string
-	Addr netip.Addr // of IPv6
+	Addr netip.Addr
 	MAC  string
 	Ago  time.Duration // when it was last heard to be there, whole hundredths of a second
 }
 
-// Neighbours are the devices of IPv6 on main's links that answered once.
-func (k *Kernel) Neighbours() ([]Neighbour, error) {
+// Neighbours are the devices of a family, 4 or 6, on main's links that answered once.
+func (k *Kernel) Neighbours(family int) ([]Neighbour, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	s, err := k.space("")
@@ -121,7 +121,7 @@ func (k *Kernel) Neighbours() ([]Neighbour, error) {
 		names[l.Index] = l.Name
 	}
 	req := make([]byte, sizeofNdMsg)
-	req[0] = unix.AF_INET6
+	req[0] = flowFamily(family)
 	msgs, err := dump(s.route, unix.RTM_GETNEIGH, req)
 	if err != nil {
 		return nil, fmt.Errorf("list neighbours: %w", err)
@@ -135,7 +135,7 @@ func (k *Kernel) Neighbours() ([]Neighbour, error) {
 		if err != nil {
 			return nil, fmt.Errorf("list neighbours: %w", err)
 		}
-		if n.Link = names[index]; n.Addr.Is6() && n.MAC != "" && n.Link != "" {
+		if n.Link = names[index]; n.Addr.Is6() == (family == 6) && n.Addr.IsValid() && n.MAC != "" && n.Link != "" {
 			out = append(out, n)
 		}
 	}

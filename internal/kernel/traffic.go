@@ -17,14 +17,17 @@ import (
 // be there twice.
 func Flows(each func(traffic.Flow)) error {
 	return entries("", 0, nil, func(e entry) {
-		if !e.client.IsValid() {
-			return
+		if e.client.IsValid() {
+			each(e.flow())
 		}
-		each(traffic.Flow{
-			ID: e.id, Protocol: e.proto, Mark: e.mark, Client: e.client, Dialled: e.server, Server: e.answers, Seen: e.seen,
-			Forth: e.forth, Back: e.back, Counted: e.counted,
-		})
 	})
+}
+
+func (e entry) flow() traffic.Flow {
+	return traffic.Flow{
+		ID: e.id, Protocol: e.proto, Mark: e.mark, Client: e.client, Dialled: e.server, Server: e.answers, Seen: e.seen,
+		Forth: e.forth, Back: e.back, Counted: e.counted,
+	}
 }
 
 // Carried is what the fast path has carried of main's flows, by the direction, and what
