@@ -239,3 +239,10 @@ func TestFlowsByTheFastPath(t *testing.T) {
 		h.strays(fiber, lte)
 	})
 }
+
+// needFast skips a case for want of the fast path, saying why; it fails where that is
+// required.
+func (h *house) needFast(why string) {
+	h.Helper()
+	netnstest.Missing(h.T, "bpf", errors.New(why))
+}

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -46,7 +47,11 @@ func (d *daemon) Plan(ctx context.Context, c api.Change) (api.Outcome, error) {
 		w = f.world
 		out.Base = d.inForce().ID
 		out.Remarks, out.Notes = remarks, slices.Concat(managers(cfg, f.actual), d.dnsNotes(cfg), d.namesNotes())
-		return out, err
+		ends, endsErr := d.foreseeEnds(cfg, f.world)
+		if ends != "" {
+			out.Notes = append(out.Notes, ends)
+		}
+		return out, errors.Join(err, endsErr)
 	})
 	if err != nil {
 		return out, err
@@ -198,6 +203,7 @@ func (d *daemon) put(ctx context.Context, cfg *config.Config, e history.Entry, c
 		}
 	}
 	before := d.world.house
+	d.was = cmp.Or(d.was, d.cfg)
 	d.cfg, d.world = cfg, f.world
 	d.settle(back, true)
 	d.notes = slices.Concat(managers(cfg, f.actual), d.dnsNotes(cfg))
@@ -208,6 +214,7 @@ func (d *daemon) put(ctx context.Context, cfg *config.Config, e history.Entry, c
 		d.notes = append(d.notes, note)
 		d.machine.Use(start, "")
 	}
+	ended := d.endRefused()
 	d.turned(start, p, nil)
 	d.wantTurn(settleFor) // what appeared with this turn: ports that moved, addresses of the kernel's
 	d.log.Info("another file is in force", "file", e.From, "by", e.By, "who", e.Who, "trial_s", c.ConfirmS, "steps", len(p.Steps))
@@ -217,7 +224,10 @@ func (d *daemon) put(ctx context.Context, cfg *config.Config, e history.Entry, c
 		return api.Outcome{}, fmt.Errorf("the file is in force, but will not survive a restart: %w", err)
 	}
 	out, err := outcome(p, true)
-	out.Notes, out.ConfirmBy = d.notes, d.confirmBy()
+	out.Notes, out.ConfirmBy = slices.Clone(d.notes), d.confirmBy()
+	if ended != "" {
+		out.Notes = append(out.Notes, ended)
+	}
 	return out, err
 }
 

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -63,6 +64,10 @@ func (d *daemon) chooseFile(k state.Force, clock state.Clock) error {
 	}
 	if now.By == history.ByItself || now.By == history.ByLastKnown {
 		d.notes = append(d.notes, why)
+	}
+	if old, ok := book.InForce(); ok && !slices.EqualFunc(old.Files, now.Files, func(a, b history.File) bool { return a == b }) {
+		// It may have been changed while flows went on.
+		d.was, _ = config.Parse(files(old.Files)...)
 	}
 	d.cfg = cfg
 	if err := d.keepBook(next); err != nil {
@@ -129,6 +134,7 @@ func (d *daemon) take(now time.Time, cfg *config.Config) {
 			d.log.Error("the API's socket stays with its group", "err", err)
 		}
 	}
+	d.was = cmp.Or(d.was, d.cfg)
 	d.cfg, d.notes = cfg, nil
 	d.asked = false // the search domain may be another
 	if err := d.settleHouse(); err != nil {

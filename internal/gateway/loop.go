@@ -50,8 +50,9 @@ type daemon struct {
 	solicited map[string]int // by WAN: the index of the port that routers were asked by
 
 	cfg       *config.Config
-	book      history.Book // the last entry is cfg
-	saved     history.Book // as it is on disk
+	was       *config.Config // whose flows under way are still to be reviewed; nil: none are
+	book      history.Book   // the last entry is cfg
+	saved     history.Book   // as it is on disk
 	unstored  unstored
 	trialEnds time.Time // when it must be confirmed; zero: it is there to stay
 	world     world

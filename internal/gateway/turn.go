@@ -126,6 +126,7 @@ func (d *daemon) turned(start time.Time, p plan.Plan, err error) {
 	d.retry, d.seen = 0, p.Notes
 	d.wantTurn(lookEvery)
 	d.turns.Error, d.turns.Failed, d.turns.Retry = "", 0, time.Time{}
+	d.endRefused()
 	d.carry()
 	if !p.Empty() {
 		tellMended(d.log, p.Steps)
