@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"os"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -149,4 +150,97 @@ block "tv" {
 			})
 		})
 	}
+}
+
+// TestARuleKeepsItsFlows: what a rule lets through that says fast = false passes main's
+// rules with each packet, in both families, while others are carried.
+func TestARuleKeepsItsFlows(t *testing.T) {
+	in(t, func(h *house) {
+		fiber := h.connect(fiberLine())
+		pc := h.join("pc", "", "172.31.0.50/24", "fd00::50/64")
+		nas := h.join("nas", "02:00:00:00:00:23", "172.31.0.23/24", "fd00::23/64")
+		h.start(h.withFast(unsaidDNS, "auto") + `
+allow "by-the-rules" {
+  from = host.nas
+  to   = wan
+  fast = false
+}
+`)
+		h.untilOutBy(pc, "fiber", 20*time.Second)
+		h.until("IPv6 goes out by fiber", 20*time.Second, func() bool { return h.outBy(pc.Host, "tcp", web6) == "inet-fiber" })
+		if w := h.status().WANs[0]; w.FastPath != "tc" {
+			h.needFast(w.FastPathWhy)
+		}
+		kept := h.talk(nas.Host, lab.Sending, lab.Datagrams)
+		others := h.talk(pc.Host, lab.Sending, lab.Datagrams)
+		h.until("the others are carried", 20*time.Second, func() bool { es, _ := h.carried(); return len(es) >= 2*len(others) })
+		since := time.Now()
+		for _, c := range kept { // and each had as long to be
+			h.until(c.name+" goes on", 5*time.Second, func() bool { l := c.Heard(); return len(l) > 100 && l[len(l)-1].At.After(since) })
+		}
+		es, _ := h.carried()
+		for _, e := range es {
+			for _, a := range []netip.AddrPort{e.In.Src, e.In.Dst, e.Out.Src, e.Out.Dst} {
+				if a.Addr() == addr("172.31.0.23") || a.Addr() == addr("fd00::23") {
+					t.Errorf("carried, and its rule says fast = false: %+v", e.In)
+				}
+			}
+		}
+		h.strays(fiber)
+	})
+}
+
+// TestMTUChangesUnderACarriedFlow: a line takes shorter packets from one moment on, and
+// its router tells nobody. The file says so, and uploads that were carried go on, in both
+// families: what is too long goes by the ordinary way, which says so to who sends it.
+func TestMTUChangesUnderACarriedFlow(t *testing.T) {
+	in(t, func(h *house) {
+		fiber := h.connect(fiberLine())
+		pc := h.join("pc", "", "172.31.0.50/24", "fd00::50/64")
+		house := h.withFast(unsaidDNS, "auto")
+		h.start(house)
+		h.untilOutBy(pc, "fiber", 20*time.Second)
+		h.until("IPv6 goes out by fiber", 20*time.Second, func() bool { return h.outBy(pc.Host, "tcp", web6) == "inet-fiber" })
+		if w := h.status().WANs[0]; w.FastPath != "tc" {
+			h.needFast(w.FastPathWhy)
+		}
+		got, stop := h.sink(fiber.Inet, 5001), make(chan struct{})
+		var sent [2]atomic.Int64
+		failed := make(chan error, 2)
+		for i, to := range []string{web4, web6} {
+			c, err := pc.Dial(h.Context(), "tcp", netip.Addr{}, netip.AddrPortFrom(at(to).Addr(), 5001), 2*time.Second)
+			h.must(err)
+			go func() { failed <- upload(c, stop, &sent[i]) }()
+		}
+		grow := func(what string) {
+			h.Helper()
+			had := [2]int64{sent[0].Load(), sent[1].Load()}
+			_, before := h.carried()
+			h.until(what, 20*time.Second, func() bool {
+				if len(failed) > 0 {
+					t.Fatalf("%s: an upload ended: %v", what, <-failed)
+				}
+				_, now := h.carried()
+				return sent[0].Load() > had[0]+4<<20 && sent[1].Load() > had[1]+4<<20 && now.Fast > before.Fast+50
+			})
+		}
+		grow("carried before")
+		h.apply(strings.Replace(house, `wan "fiber" { interface = "eth1" }`, "wan \"fiber\" {\n  interface = \"eth1\"\n  mtu = 1300\n}", 1))
+		h.silent(fiber, 1300)
+		grow("carried with a shorter MTU")
+		close(stop)
+		for range sent {
+			if err := <-failed; err != nil {
+				t.Errorf("an upload ended: %v", err)
+			}
+		}
+		var came, all int
+		for i := range sent {
+			came, all = came+<-got, all+int(sent[i].Load())
+		}
+		if came != all {
+			t.Errorf("%d bytes came of %d", came, all)
+		}
+		h.strays(fiber)
+	})
 }

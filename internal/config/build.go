@@ -245,6 +245,7 @@ func rule(n *node, verb Verb) Rule {
 	if len(r.Port) > 0 && n.said("protocol") == nil {
 		r.Protocol = []Protocol{TCP}
 	}
+	r.Slow = !one[bool](n, "fast")
 	return r
 }
 

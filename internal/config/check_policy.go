@@ -48,6 +48,9 @@ func (c *checker) checkRules(h *house) {
 		c.checkFamilies(h, n, r)
 		if r.Verb != Allow {
 			c.checkDestinations(h, n)
+			if r.Slow {
+				c.note(n.items("fast")[0].at, "Say it in the allow whose connections are to pass main's rules.", "%s refuses, and what is refused is never carried: fast says nothing here", n.called())
+			}
 		}
 		if r.Verb == Allow {
 			c.checkAllowFromWAN(h, n, r)

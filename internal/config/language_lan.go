@@ -157,7 +157,9 @@ func ruleBlock(verb string) *block {
 				doc: "icmp is that of both families. Of what comes in by a WAN it is pings of the line's own address, which the line answers itself: no rule against it is counted or logged."},
 			{name: "port", typ: typePort, list: true, unsaid: "all", example: `[22, "8000-8080"]`, source: "nft dport",
 				doc: "The port at the far end."},
-		}, laterKeys("when", "limit", "log", "fast")...),
+			{name: "fast", typ: typeFlag, def: `true`, source: "ct mark 0x10000",
+				doc: "Whether the fast path may carry the connections that an allow lets through (gateway's fast_path). Not where each packet is to pass main's rules, as where other programs mark, limit or log it there. It counts for connections that begin from then on; what a rule refuses is never carried."},
+		}, laterKeys("when", "limit", "log")...),
 	}
 }
 

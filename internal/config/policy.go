@@ -86,6 +86,7 @@ type Rule struct {
 	From, To []Place    // nil: anywhere
 	Protocol []Protocol // nil: all
 	Port     []PortRange
+	Slow     bool // fast = false: the fast path does not carry what an allow lets through
 }
 
 // Forward opens ports to the outside.

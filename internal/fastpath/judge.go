@@ -50,7 +50,7 @@ func asked(c conntrack.Flow, reply bool, p Port) question {
 }
 
 // pinned are the bits of an entry's mark that sided judges.
-const pinned = ruleset.MarkIndex | ruleset.MarkIn | ruleset.MarkProbe
+const pinned = ruleset.MarkIndex | ruleset.MarkIn | ruleset.MarkProbe | ruleset.MarkSlow
 
 // sided says why main is to keep an entry whose first packet came in by near and left
 // by far, "" if it need not.
@@ -59,6 +59,8 @@ func sided(c conntrack.Flow, near, far Port) string {
 	switch {
 	case c.Mark&ruleset.MarkProbe != 0:
 		return "the gateway's own"
+	case c.Mark&ruleset.MarkSlow != 0:
+		return "its rule says fast = false"
 	case near.Line != 0 && far.Line != 0:
 		return "from line to line"
 	case near.Line == 0 && far.Line == 0 && index == 0 && !in:

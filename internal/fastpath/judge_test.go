@@ -27,7 +27,7 @@ func TestSided(t *testing.T) {
 		stays     bool
 	}{
 		{"out by its line", 1, home, fiber, false},
-		{"out by its line, other bits", 1 | ruleset.MarkTCP | ruleset.MarkRouted | ruleset.MarkAnswered | ruleset.MarkHeld | 1<<16, home, fiber, false},
+		{"out by its line, other bits", 1 | ruleset.MarkTCP | ruleset.MarkRouted | ruleset.MarkAnswered | ruleset.MarkHeld | 1<<20, home, fiber, false},
 		{"in by its line", 1 | ruleset.MarkIn | ruleset.MarkClaimed, fiber, home, false},
 		{"from LAN to LAN", 0, home, guest, false},
 		{"out by another line", 1, home, lte, true},
@@ -37,6 +37,8 @@ func TestSided(t *testing.T) {
 		{"in by another line", 2 | ruleset.MarkIn, fiber, home, true},
 		{"from LAN to LAN, pinned to a line", 1, home, guest, true},
 		{"from line to line", 1 | ruleset.MarkIn, fiber, lte, true},
+		{"a rule that keeps it", 1 | ruleset.MarkSlow, home, fiber, true},
+		{"a rule that keeps it, from LAN to LAN", ruleset.MarkSlow, home, guest, true},
 		{"a probe", 1 | ruleset.MarkProbe, home, fiber, true},
 	} {
 		if why := sided(conntrack.Flow{Mark: c.mark}, c.near, c.far); (why != "") != c.stays {

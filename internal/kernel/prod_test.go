@@ -46,7 +46,7 @@ func TestConnectionsOfALineThatIsLost(t *testing.T) {
 			{"172.31.0.54", 6, conntrack.StatusSeenReply, 7, tcp | 1}, // TIME_WAIT
 			{"172.31.0.55", 6, conntrack.StatusSeenReply, 3, ruleset.MarkIn | 1},
 			{"172.31.0.56", 6, conntrack.StatusSeenReply, 3, tcp | 2},
-			{"172.31.0.57", 6, conntrack.StatusSeenReply, 3, tcp | 0x10001}, // with a bit that is not ours
+			{"172.31.0.57", 6, conntrack.StatusSeenReply, 3, tcp | 0x100001}, // with a bit that is not ours
 		} {
 			b.must(ct.Create(entry(f.client, 4000, f.proto, f.status, f.state, f.mark)))
 		}

@@ -97,6 +97,9 @@ func (m *mainTable) judge(c *chain, r config.Rule, where string, i int, p match)
 	if r.Verb != config.Allow {
 		c.add(id+".log", text, logged(name))
 	}
+	if r.Slow && r.Verb == config.Allow {
+		verdict = fmt.Sprintf("ct mark set ct mark or 0x%05x accept", MarkSlow)
+	}
 	c.add(id, text, m.counter(name), verdict)
 }
 

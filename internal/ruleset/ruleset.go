@@ -37,6 +37,10 @@ const (
 	// flow that went out; MarkProbe that it is of our own probes. See count.go.
 	MarkAnswered = 0x4000
 	MarkProbe    = 0x8000
+
+	// MarkSlow, in a conntrack mark only, says that the rule which let the flow begin
+	// keeps it from the fast path (fast = false).
+	MarkSlow = 0x10000
 )
 
 // Table is the table inet weir of a namespace.

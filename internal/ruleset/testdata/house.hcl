@@ -105,6 +105,7 @@ allow "camera-laptop" {
   from = host.camera
   to   = host.laptop
   port = 445
+  fast = false
 }
 
 allow "neighbours" {
