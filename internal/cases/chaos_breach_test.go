@@ -72,6 +72,12 @@ func TestChaosBreaches(t *testing.T) {
 			c.apply(m.Now)
 			c.is(m.Now)
 		})
+		sees(silenced, "a call goes on that is blocked", func() {
+			// By a file that blocks it, of which the gateway is not told.
+			quiet := m.Now
+			quiet.Quiet = true
+			c.is(quiet)
+		}, func() { c.is(m.Now) })
 		sees(rightLine, "the other line is used", func() {
 			if out, err := c.tell("use", "lte"); err != nil {
 				c.Fatal(out)
@@ -158,6 +164,12 @@ func TestChaosJudgement(t *testing.T) {
 		l := look{line: "fiber", proto: x.proto, from: at(x.from), to: at(x.to), answers: map[uint16]lab.Answer{x.port: lab.Refused}}
 		if got := l.open(houses); (len(got) == 0) != x.fine {
 			t.Errorf("%+v: %v", x, got)
+		}
+	}
+	quiet := []span{{shape{}, at(0), at(10)}, {shape{Quiet: true}, at(9), at(20)}, {shape{}, at(19), time.Time{}}}
+	for s, may := range map[int]bool{5: true, 10: true, 11: false, 18: false, 19: true, 30: true} {
+		if got := passes(quiet, at(s)); got != may {
+			t.Errorf("after %d s a call may pass: %v, want %v", s, got, may)
 		}
 	}
 	for want, dead := range map[string]map[string]string{"fiber": nil, "lte": {"fiber": "dark"}, "": {"fiber": "dark", "lte": "unplugged"}} {

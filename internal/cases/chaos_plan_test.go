@@ -18,6 +18,8 @@ type shape struct {
 	SSH      bool   // the gateway's own port 22 is open to the lines
 	Web      uint16 // the lines' port that leads to the NAS; 0: none
 	LTEFirst bool   // which line is preferred
+	Fast     bool   // what lives is carried
+	Quiet    bool   // the crowd's call is blocked
 }
 
 // text is the file.
@@ -27,8 +29,12 @@ func (s shape) text() string {
 		prefer = "wan.lte, wan.fiber"
 	}
 	b := &strings.Builder{}
+	fast := "off"
+	if s.Fast {
+		fast = "auto"
+	}
+	fmt.Fprintf(b, "gateway \"gw\" {\n  domain    = \"local\"\n  fast_path = %q\n}\n", fast)
 	b.WriteString(`
-gateway "gw" { domain = "local" }
 dns { engine = "forward" }
 wan "fiber" { interface = "eth1" }
 wan "lte" {
@@ -56,6 +62,9 @@ lan "home" {
 	if s.SSH {
 		b.WriteString("allow \"ssh\" {\n  from     = wan\n  to       = self\n  protocol = \"tcp\"\n  port     = 22\n}\n")
 	}
+	if s.Quiet {
+		b.WriteString("block \"call\" {\n  from = \"172.31.0.51\"\n  to   = wan\n}\n")
+	}
 	if s.Web != 0 {
 		fmt.Fprintf(b, "forward \"web\" {\n  protocol = \"tcp\"\n  port     = %d\n  to       = host.nas\n}\n", s.Web)
 	}
@@ -78,7 +87,7 @@ func (s shape) opens(port uint16) bool { return port == 22 && s.SSH || port != 0
 
 // edited is the house after one edit of its file.
 func (s shape) edited(r *rand.Rand) shape {
-	switch r.IntN(5) {
+	switch r.IntN(8) {
 	case 0:
 		s.Wider = !s.Wider
 	case 1:
@@ -88,8 +97,12 @@ func (s shape) edited(r *rand.Rand) shape {
 	case 3:
 		webs := []uint16{0, 80, 8080}
 		s.Web = webs[(slices.Index(webs, s.Web)+1+r.IntN(2))%3]
-	default:
+	case 4:
 		s.LTEFirst = !s.LTEFirst
+	case 5:
+		s.Fast = !s.Fast
+	default:
+		s.Quiet = !s.Quiet
 	}
 	return s
 }
@@ -145,7 +158,7 @@ type chaosModel struct {
 }
 
 func newModel() chaosModel {
-	return chaosModel{Now: shape{Web: 80}, Dead: map[string]string{}, Count: map[what]int{}}
+	return chaosModel{Now: shape{Web: 80, Fast: true}, Dead: map[string]string{}, Count: map[what]int{}}
 }
 
 // next draws what happens, of which the model is left. It depends on nothing but r and the model, so that a seed

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -30,8 +31,10 @@ type chaos struct {
 	held      map[life][]vitals
 	patience  time.Duration
 	deaf      bool
-	wall, up  time.Duration // what the clocks were stepped by
-	files     int
+
+	carriedSoFar, carriedNow uint64        // packets; of the program that is there
+	wall, up                 time.Duration // what the clocks were stepped by
+	files                    int
 }
 
 func inChaos(t *testing.T, f func(c *chaos)) {
@@ -63,11 +66,13 @@ func inChaos(t *testing.T, f func(c *chaos)) {
 		var err error
 		c.fiber6, err = c.fiber.Seen6(h.Context(), 20*time.Second)
 		h.must(err)
-		stop, ended := make(chan struct{}), make(chan struct{})
-		go func() { defer close(ended); c.lookOn(stop) }()
+		stop := make(chan struct{})
+		var watching sync.WaitGroup
+		watching.Go(func() { c.lookOn(stop) })
+		watching.Go(func() { c.call(stop) })
 		f(c)
 		close(stop)
-		<-ended
+		watching.Wait()
 	})
 }
 
@@ -78,6 +83,15 @@ func (c *chaos) setClocks() {
 	defer f.Close()
 	_, err = fmt.Fprintf(f, "%-63s\n", fmt.Sprintf("%d %d", c.wall, c.up))
 	c.must(err)
+}
+
+// countCarried adds what was carried since the last time.
+func (c *chaos) countCarried() {
+	_, why := c.carried()
+	if why.Fast < c.carriedNow {
+		c.carriedNow = 0 // another program
+	}
+	c.carriedSoFar, c.carriedNow = c.carriedSoFar+why.Fast-c.carriedNow, why.Fast
 }
 
 // fileOf writes a file of its own for a house.
@@ -223,6 +237,7 @@ func TestChaos(t *testing.T) {
 			c.do(a, before)
 			c.is(m.Now)
 			c.judge(m)
+			c.countCarried()
 			c.Logf("%4.0f s: %v: %v", time.Since(begin).Seconds(), a, time.Since(began).Round(time.Millisecond))
 			for _, b := range c.taken() {
 				broken++
@@ -238,8 +253,8 @@ func TestChaos(t *testing.T) {
 			acts += m.Count[w]
 			words = append(words, fmt.Sprintf("%d %s", m.Count[w], w))
 		}
-		c.Logf("chaos: %d acts in %.0f s (%s), looked at %d times from outside, %d breaches; seed %d",
-			acts, time.Since(begin).Seconds(), strings.Join(words, ", "), c.looks, broken, seed)
+		c.Logf("chaos: %d acts in %.0f s (%s), looked at %d times from outside, a call answered %d times, %d packets carried, %d breaches; seed %d",
+			acts, time.Since(begin).Seconds(), strings.Join(words, ", "), c.looks, c.answers, c.carriedSoFar, broken, seed)
 	})
 }
 

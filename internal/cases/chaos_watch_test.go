@@ -18,6 +18,7 @@ const (
 	planEmpty = "the second plan is empty"
 	noStray   = "no private source on a line"
 	nothing   = "nothing is open that should not be"
+	silenced  = "nothing passes after its rule came"
 	rightLine = "the right line is in use"
 	noGrowth  = "nothing grows"
 	obeys     = "the command does what it says"
@@ -54,6 +55,17 @@ func (l look) open(houses []span) (out []string) {
 	return out
 }
 
+// onItsWay is how long an answer may be under way: it was let pass by the house before.
+const onItsWay = 500 * time.Millisecond
+
+// passes says whether a house that may have been in force at a time lets the crowd's call
+// pass.
+func passes(houses []span, at time.Time) bool {
+	return slices.ContainsFunc(houses, func(s span) bool {
+		return !s.shape.Quiet && !s.From.After(at) && (s.To.IsZero() || !s.To.Add(onItsWay).Before(at))
+	})
+}
+
 // wantedLine is the line that new connections are to take; "" is none.
 func wantedLine(prefer []string, dead map[string]string) string {
 	for _, l := range prefer {
@@ -71,6 +83,7 @@ type watch struct {
 	breaches []breach
 	looks    int
 	told     map[string]int // strays
+	answers  int            // to the crowd's call
 }
 
 // mayBe says that from now on a house may be in force beside those that are.
@@ -164,6 +177,57 @@ func (c *chaos) lookOn(stop chan struct{}) {
 	}
 }
 
+// call has the crowd send a datagram each five milliseconds, each of which is answered,
+// until stop is closed: one and the same flow while it may be, over whatever happens.
+func (c *chaos) call(stop chan struct{}) {
+	conn, err := c.crowd.Dial(c.Context(), "udp", netip.Addr{}, at(web4), time.Second)
+	if err != nil {
+		c.Error(err)
+		return
+	}
+	defer conn.Close()
+	var sends sync.WaitGroup
+	defer sends.Wait()
+	sends.Go(func() {
+		tick := time.NewTicker(5 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-stop:
+				return
+			case <-c.Context().Done():
+				return
+			case <-tick.C:
+				_, _ = conn.Write([]byte("call\n"))
+			}
+		}
+	})
+	b := make([]byte, 2048)
+	var last time.Time
+	for {
+		select {
+		case <-stop:
+			return
+		case <-c.Context().Done():
+			return
+		default:
+		}
+		_ = conn.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
+		if _, err := conn.Read(b); err != nil {
+			continue // refused, or nothing: both may be
+		}
+		now := time.Now()
+		c.mu.Lock()
+		c.answers++
+		may := passes(c.houses, now)
+		c.mu.Unlock()
+		if !may && now.Sub(last) > time.Second {
+			last = now
+			c.add(silenced, "the crowd's call is answered, and every house of the time blocks it")
+		}
+	}
+}
+
 // judge waits until the house is as the model says, and tells what is not.
 func (c *chaos) judge(m chaosModel) {
 	c.write(m.Now.text())
@@ -199,7 +263,7 @@ func (c *chaos) judge(m chaosModel) {
 		c.add(noGrowth, err.Error())
 		return
 	}
-	k, limit := life{m.Now.Wider, m.Now.Guest, len(m.Dead) > 0, c.run.Process.Pid}, limits
+	k, limit := life{m.Now.Wider, m.Now.Guest, m.Now.Fast, len(m.Dead) > 0, c.run.Process.Pid}, limits
 	if k.dead {
 		limit = deadLimits
 	}
@@ -212,7 +276,7 @@ func (c *chaos) judge(m chaosModel) {
 
 // life is a house whose services are the same, and whose lines are all well or not, in one daemon's life.
 type life struct {
-	wider, guest bool
-	dead         bool
-	pid          int
+	wider, guest, fast bool
+	dead               bool
+	pid                int
 }
