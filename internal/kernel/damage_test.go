@@ -126,9 +126,9 @@ var damages = []struct {
 		"! main link fiber addrgenmode eui64 -> none (changed by hand)"}},
 	{name: "bridge deleted", do: "ip link del iot", want: []string{
 		"! main link iot bridge (removed by hand, will come back)",
+		"! main link eth2 no bridge -> bridge iot (changed by hand)",
 		"+ main address iot 172.31.2.1/24",
-		"~ main link iot down -> up",
-		"! main link eth2 no bridge -> bridge iot (changed by hand)"}},
+		"~ main link iot down -> up"}},
 	{name: "bridge's mark taken off", do: "ip link set iot alias ''", want: []string{
 		"! main link iot unmarked -> marked as weir's (changed by hand)"}},
 	{name: "port out of its bridge", do: "ip link set eth2 nomaster", want: []string{

@@ -43,7 +43,7 @@ func (b *bench) normal() []string {
 // moving is what ip prints and what changes by itself, or is a number of the kernel's.
 // That a route's gateway is on the link is said or not (Kernel.putRoute): it is.
 // The routes to link-local addresses of its own follow from those, when they were tried.
-var moving = regexp.MustCompile(`(?m)^\d+: |@if\d+|@[a-z][\w-]*|NO-CARRIER,|,LOWER_UP| state \w+| qdisc \w+| link-netns(id)? \S+| \w*timer +[\d.]+|tentative | linkdown| dead| expires \S+|valid_lft \S+ preferred_lft \S+| onlink| pref medium|num(tx|rx)queues \d+|carrier_changes \d+`)
+var moving = regexp.MustCompile(`(?m)^\d+: |@if\d+|@[a-z][\w-]*|NO-CARRIER,|,LOWER_UP| state \w+| qdisc \w+| link-netns(id)? \S+| \w*timer +[\d.]+|tentative | linkdown| dead| expires \S+|valid_lft \S+ preferred_lft \S+| onlink| pref medium|num(tx|rx)queues \d+|carrier_changes \d+|port_id \S+ port_no \S+ designated_port \d+`)
 
 func (b *bench) normalSpace(ns string) []string {
 	b.Helper()

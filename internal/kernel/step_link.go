@@ -23,6 +23,10 @@ func (k *Kernel) doDeleteLink(a plan.DeleteLink) (effect, error) {
 			return err
 		}
 		for _, m := range a.Lost.Members {
+			// One that left it earlier in the turn is not back yet, and brings its master.
+			if _, err := s.linkIndex(m); gone(err) {
+				continue
+			}
 			if err := s.setLink(m, plan.LinkAttrs{Master: &a.Link.Name}); err != nil {
 				return err
 			}
@@ -56,7 +60,10 @@ func (s *space) restore(link string, lost plan.Lost) error {
 	}
 	up := plan.LinkAttrs{Up: &lost.Up}
 	if lost.Master != "" {
-		up.Master = &lost.Master
+		// A bridge that went earlier in the turn is not back yet, and brings its ports.
+		if _, err := s.linkIndex(lost.Master); !gone(err) {
+			up.Master = &lost.Master
+		}
 	}
 	if err := s.setLink(link, up); err != nil {
 		return err

@@ -245,6 +245,11 @@ func (d *differ) attrs(ns string, l desired.Link) {
 	if set.Bounce || have.Up && (set.New.Master != nil || set.New.MTU != 0 && l.Kind == desired.Port) || l.Kind == desired.VLAN && d.disturbed[linkKey{"", l.Parent}] {
 		d.disturb(at)
 	}
+	// A bridge has the MAC address of a port, and makes its own link-local address of it
+	// when it comes up: a new one waits for its ports.
+	if master := (linkKey{ns, l.Master}); set.New.Master != nil && d.disturbed[at] && d.void[master] == made {
+		d.disturb(master)
+	}
 	finish(atLink)
 	if l.Up != have.Up {
 		set = SetLink{NS: ns, Link: l.Name, Old: set.Old, New: LinkAttrs{Up: &l.Up}, Lost: set.Lost}

@@ -1,5 +1,12 @@
 package plan
 
+import (
+	"net/netip"
+	"slices"
+
+	"weir/internal/desired"
+)
+
 // Some steps can't be done without a moment in which a link carries nothing: a port
 // goes to another namespace or under another bridge, gets another MAC address or MTU
 // (drivers start anew for it), or a link is made again under its name. The kernel has no
@@ -56,7 +63,7 @@ func (d *differ) disturbs(at phase, s Step) bool {
 		link := SysctlLink(do.Key)
 		return link != "" && is(do.NS, link)
 	case PutRoute:
-		return is(do.NS, do.New.Link) || do.Old == nil && d.taken(do.NS, do.New)
+		return is(do.NS, do.New.Link) || do.Old == nil && d.taken(do.NS, do.New) || d.sourceLate(do.NS, do.New.Src)
 	case PutShortcut:
 		if at != atShortcut {
 			return false // what it forgets, nothing passes by any more
@@ -82,4 +89,12 @@ func (d *differ) taken(ns string, r Route) bool {
 		}
 	}
 	return false
+}
+
+// sourceLate says whether an address, a route's source, comes with a link that is disturbed.
+func (d *differ) sourceLate(ns string, src netip.Addr) bool {
+	w := d.wanted(ns)
+	return src.IsValid() && w != nil && slices.ContainsFunc(w.Addrs, func(a desired.Addr) bool {
+		return a.Prefix.Addr() == src && d.disturbed[linkKey{ns, a.Link}]
+	})
 }
