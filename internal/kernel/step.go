@@ -69,7 +69,7 @@ func (k *Kernel) do(ctx context.Context, action plan.Action) (effect, error) {
 		if err != nil {
 			return effect{}, err
 		}
-		return undoable(func() error { return s.putRoute(a.Route, false) }), notGone(s.deleteRoute(a.Route))
+		return undoable(func() error { return sourceMissing(a.Route, s.putRoute(a.Route, false)) }), notGone(s.deleteRoute(a.Route))
 	case plan.PutRule:
 		return k.doPutRule(a)
 	case plan.DeleteRule:
@@ -182,9 +182,24 @@ func (k *Kernel) doPutRoute(a plan.PutRoute) (effect, error) {
 	}
 	undo := func() error { return s.deleteRoute(a.New) }
 	if a.Old != nil {
-		undo = func() error { return s.putRoute(*a.Old, true) }
+		undo = func() error {
+			err := s.putRoute(*a.Old, true)
+			if err != nil && sourceMissing(*a.Old, err) == nil {
+				return notGone(s.deleteRoute(a.New))
+			}
+			return err
+		}
 	}
 	return undoable(undo), s.putRoute(a.New, a.Old != nil)
+}
+
+// sourceMissing forgives that a route can't be put back as its source is not there yet:
+// the link that has that address brings the route with it (plan.Lost).
+func sourceMissing(r plan.Route, err error) error {
+	if r.Src.IsValid() && errors.Is(err, unix.EINVAL) {
+		return nil
+	}
+	return err
 }
 
 func (k *Kernel) doPutRule(a plan.PutRule) (effect, error) {

@@ -82,7 +82,11 @@ func (s *space) restore(link string, lost plan.Lost) error {
 // putRoutes puts back routes that went by themselves; some may be there.
 func (s *space) putRoutes(routes []plan.Route) error {
 	for _, r := range routes {
-		err := notThere(s.putRoute(r, false))
+		err := s.putRoute(r, false)
+		if errors.Is(err, unix.EEXIST) && r.Src.Is6() {
+			err = s.putRoute(r, true) // of IPv6 the route stayed, and lost its source
+		}
+		err = notThere(err)
 		if errors.Is(err, unix.ENETUNREACH) {
 			// It outlived the address that it was made with.
 			r.OnLink = r.Hops == ""
@@ -91,8 +95,8 @@ func (s *space) putRoutes(routes []plan.Route) error {
 			}
 			err = notThere(s.putRoute(r, false))
 		}
-		if r.Hops != "" && errors.Is(err, unix.ENODEV) {
-			err = nil // it comes with the last of its ports
+		if errors.Is(err, unix.ENODEV) {
+			err = nil // it comes with its link, or with the last of its ports
 		}
 		if err != nil {
 			return err

@@ -139,7 +139,8 @@ func (d *differ) lost(ns, name string) Lost {
 		}
 	}
 	for _, r := range h.Routes {
-		if r.uses(name) {
+		sourced := r.Src.IsValid() && slices.ContainsFunc(out.Addrs, func(a Addr) bool { return a.Prefix.Addr() == r.Src })
+		if r.uses(name) || sourced {
 			out.Routes = append(out.Routes, r)
 		}
 	}

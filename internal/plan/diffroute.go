@@ -86,7 +86,12 @@ func (d *differ) routes(w *desired.Namespace, h *Namespace) {
 		step := Step{NS: w.Name, Object: "route", Name: routeName(r), New: routeText(r)}
 		switch {
 		case same >= 0:
+			old := have[same]
 			have = slices.Delete(slices.Clone(have), same, same+1)
+			if d.sourceGone(h, r.Src) {
+				step.Op, step.Do = Add, PutRoute{NS: w.Name, Old: &old, New: new} // over it, should it be there
+				d.add(atRoute, step)
+			}
 		case len(have) > 0:
 			old := have[0]
 			have = have[1:]
@@ -122,6 +127,21 @@ func (d *differ) routes(w *desired.Namespace, h *Namespace) {
 	if w.Name == "" {
 		d.foreignDefaults(w, h)
 	}
+}
+
+// sourceGone says whether in this turn an address goes with each link that has it: the
+// kernel takes the routes with it whose source it is, unless another has it by then.
+func (d *differ) sourceGone(h *Namespace, src netip.Addr) (going bool) {
+	for _, a := range h.Addrs {
+		if a.Prefix.Addr() != src {
+			continue
+		}
+		if at := (linkKey{h.Name, a.Link}); (!d.gone[at] || d.late[at]) && !d.loses(at, a.Addr) {
+			return false
+		}
+		going = true
+	}
+	return going
 }
 
 func (d *differ) routeGone(ns string, r Route, last []desired.Route) {
