@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -92,6 +93,47 @@ func TestDownGivesEverythingBack(t *testing.T) {
 		b.must(b.k.Down(t.Context()))
 		b.same("down with addresses given back", before, b.snapshot(""))
 	})
+}
+
+// A port that was a line's before it was a LAN's has its values anew since it came back
+// to main: those are given back, and not the ones that weir gave it then. A route that has
+// the address as its source which goes with its port is there afterwards, and undone.
+func TestDownAfterAPortWasOfALine(t *testing.T) {
+	const line = "wan \"fiber\" { interface = \"eth1\" }\nwan \"lte\" {\n  interface = \"eth2\"\n  ipv6 { method = \"none\" }\n}\nlan \"home\" {\n  interface = \"eth0\"\n  address   = \"172.31.0.1/24\"\n}\n"
+	for name, lan := range map[string]string{
+		"a LAN's":            "wan \"fiber\" { interface = \"eth1\" }\nlan \"home\" {\n  interface = \"eth2\"\n  address   = \"172.31.0.1/24\"\n}\n",
+		"one of a LAN's two": "wan \"fiber\" { interface = \"eth1\" }\nlan \"home\" {\n  interface = [\"eth0\", \"eth2\"]\n  address   = \"172.31.0.1/24\"\n}\n",
+		"the ports' places":  "wan \"fiber\" { interface = \"eth0\" }\nlan \"home\" {\n  interface = [\"eth1\", \"eth2\"]\n  address   = \"172.31.0.1/24\"\n}\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			netnstest.Alone(t, func(t *testing.T) {
+				b, x := tampered(t)
+				b.lived()
+				house := func(text string) desired.Desired {
+					file := filepath.Join(t.TempDir(), "gateway.hcl")
+					b.must(os.WriteFile(file, []byte(text), 0o600))
+					return b.built(file)
+				}
+				ofLine, ofLAN := house(line), house(lan) // while all ports are in main
+				b.noDAD()
+				before := b.settled()
+				for _, want := range []desired.Desired{ofLine, ofLAN, ofLine, ofLAN} {
+					b.want = want
+					b.turn()
+					b.noDAD()
+				}
+				b.must(b.k.Down(t.Context()))
+				if d := b.differs(before, patience); len(d) > 0 {
+					t.Errorf("after weir down:\n%s", strings.Join(d, "\n"))
+				}
+				b.want = ofLine
+				b.turn()
+				b.noDAD()
+				b.want = ofLAN
+				b.eachFails(x, name, 12, rand.New(rand.NewPCG(1, 0))) //nolint:gosec // which changes fail
+			})
+		})
+	}
 }
 
 // Each step made to fail in turn: what was done before it is undone, and the

@@ -251,7 +251,7 @@ func (k *Kernel) doSetSysctl(a plan.SetSysctl) (effect, error) {
 		if v, ok := now[a.Key]; ok {
 			a.Old = v
 		}
-		if v, ok := now[a.Key]; ok && plan.SysctlLink(a.Key) == "" {
+		if v, ok := now[a.Key]; ok && a.Found {
 			k.addFound(plan.Found{Sysctls: map[string]string{a.Key: v}})
 		}
 		if a.Raise && plan.AtLeast(a.Old, a.New) {

@@ -222,7 +222,7 @@ func (d *differ) sysctls(w *desired.Namespace, h *Namespace) {
 			continue
 		}
 		step := Step{Op: Change, NS: w.Name, Object: "sysctl", Name: s.Key, Old: old, New: s.Value,
-			Do: SetSysctl{NS: w.Name, Key: s.Key, Old: old, New: s.Value, Raise: s.Global}}
+			Do: SetSysctl{NS: w.Name, Key: s.Key, Old: old, New: s.Value, Raise: s.Global, Found: w.Name == "" && !known && !makesLink(w, link)}}
 		if v, ok := last[s.Key]; ok && v == s.Value && known {
 			step = mend(step)
 		}

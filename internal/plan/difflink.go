@@ -173,6 +173,11 @@ func wantsLink(w *desired.Namespace, name string) bool {
 	return w != nil && slices.ContainsFunc(w.Links, func(l desired.Link) bool { return l.Name == name })
 }
 
+// makesLink says whether a namespace has a link of that name that is no port.
+func makesLink(w *desired.Namespace, name string) bool {
+	return slices.ContainsFunc(w.Links, func(l desired.Link) bool { return l.Name == name && l.Kind != desired.Port })
+}
+
 // attrs compares what can be set on a link that is, or will be, there.
 func (d *differ) attrs(ns string, l desired.Link) {
 	at := linkKey{ns, l.Name}

@@ -193,6 +193,7 @@ type DeleteRule struct {
 type SetSysctl struct {
 	NS, Key, Old, New string
 	Raise             bool // only if it is less than New
+	Found             bool // as it is when the step comes, so it was before weir
 }
 
 // LoadTable makes New the nft table of the namespace, in one transaction: rules
