@@ -53,7 +53,7 @@ type Machine struct {
 type Disk struct {
 	Free     uint64 // bytes
 	ReadOnly bool
-	Memory   bool // tmpfs: gone with a reboot
+	Memory   bool // tmpfs or ramfs: gone with a reboot
 	Err      error
 }
 

@@ -80,7 +80,7 @@ func apart(ctx context.Context, stdin string, args ...string) (string, error) {
 
 // diskOf is the file system of a folder, or of the first one above it that is there.
 func diskOf(dir string) Disk {
-	const tmpfs = 0x01021994 // TMPFS_MAGIC
+	const tmpfs, ramfs = 0x01021994, 0x858458f6 // TMPFS_MAGIC, RAMFS_MAGIC
 	for dir = filepath.Clean(dir); ; dir = filepath.Dir(dir) {
 		var st unix.Statfs_t
 		err := unix.Statfs(dir, &st)
@@ -89,7 +89,7 @@ func diskOf(dir string) Disk {
 		}
 		return Disk{
 			Free:     st.Bavail * uint64(st.Bsize),
-			ReadOnly: st.Flags&unix.ST_RDONLY != 0, Memory: st.Type == tmpfs, Err: err,
+			ReadOnly: st.Flags&unix.ST_RDONLY != 0, Memory: st.Type == tmpfs || st.Type == ramfs, Err: err,
 		}
 	}
 }
