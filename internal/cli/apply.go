@@ -123,7 +123,7 @@ A file that waits for "weir confirm" is taken back at once.`,
 		Example: `  weir apply new.hcl
   weir rollback
   weir diff 3 && weir rollback 3`,
-		Args: cobra.MaximumNArgs(1),
+		Args: back(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			var ch api.Change
 			if err := f.check(c); err != nil {
@@ -175,8 +175,8 @@ type changeFlags struct {
 func (f *changeFlags) flags(c *cobra.Command) {
 	c.Flags().BoolVar(&f.asJSON, "json", false, "print the plan as JSON (docs/json.md); with --yes")
 	f.yesFlag(c)
-	c.Flags().DurationVar(&f.confirm, "confirm", 0, "undo it after that time (5m) unless `weir confirm` comes")
-	c.Flags().StringVarP(&f.why, "message", "m", "", "why, for the history")
+	c.Flags().DurationVar(&f.confirm, "confirm", 0, "undo it after `TIME` (5m) unless \"weir confirm\" comes")
+	c.Flags().StringVarP(&f.why, "message", "m", "", "`TEXT` says why, for the history")
 }
 
 func (f *changeFlags) yesFlag(c *cobra.Command) {
@@ -193,8 +193,8 @@ func (f *changeFlags) change(ch api.Change) api.Change {
 func (f *changeFlags) check(c *cobra.Command) error {
 	in, isFile := c.InOrStdin().(*os.File)
 	switch {
-	case f.confirm < 0:
-		return wrong(fmt.Errorf("--confirm %s: a time to come is needed", f.confirm))
+	case c.Flags().Changed("confirm") && f.confirm <= 0:
+		return wrong(fmt.Errorf("--confirm %s: a time to come is needed, as 5m", f.confirm))
 	case f.yes:
 		return nil
 	case f.asJSON:
@@ -247,7 +247,7 @@ func confirmCmd() *cobra.Command {
 		Short:   "Keep the file that is on trial",
 		Long:    `Keeps the file that "weir apply --confirm" put in force on trial, from any session.`,
 		Example: `  weir confirm`,
-		Args:    cobra.NoArgs,
+		Args:    noWords,
 		RunE: func(c *cobra.Command, _ []string) error {
 			f, err := d.client().Confirm(c.Context())
 			if err != nil {

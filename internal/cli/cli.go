@@ -13,9 +13,12 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"strconv"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"golang.org/x/sys/unix"
 
 	"weir/internal/api"
@@ -122,6 +125,11 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		var value *pflag.InvalidValueError
+		var number *strconv.NumError
+		if errors.As(err, &value) && errors.As(err, &number) {
+			err = fmt.Errorf("--%s: %q is no whole number that it can be", value.GetFlag().Name, value.GetValue())
+		}
 		return wrong(fmt.Errorf("%w; `%s --help` shows how it is used", err, c.CommandPath()))
 	})
 	root.AddGroup(
@@ -143,8 +151,12 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 	}
 	root.AddCommand(versionCmd(), workerCmd(), labCmd())
 	root.SetHelpCommand(helpCmd())
+	root.InitDefaultCompletionCmd()
 	for _, c := range root.Commands() {
 		c.Args = wrongArgs(c.Args)
+		if c.Name() == "completion" {
+			shells(c)
+		}
 	}
 	root.Args = wrongArgs(func(c *cobra.Command, args []string) error {
 		if len(args) == 0 {
@@ -159,6 +171,28 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 	return root
 }
 
+// shells has cobra's completion command say what it doesn't know: by itself it shows
+// its help for any word, as if that had been asked for.
+func shells(c *cobra.Command) {
+	var names []string
+	for _, s := range c.Commands() {
+		names = append(names, s.Name())
+		s.Args = wrongArgs(noWords)
+	}
+	c.Args = wrongArgs(func(c *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return fmt.Errorf("there is no completion for a shell %q: %s", args[0], strings.Join(names, ", "))
+		}
+		return nil
+	})
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		if err := c.Help(); err != nil {
+			return err
+		}
+		return &status{code: exitWrong} // no shell was named
+	}
+}
+
 // wrongArgs makes what check finds an error of the input.
 func wrongArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
@@ -170,6 +204,22 @@ func wrongArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
 		}
 		return nil
 	}
+}
+
+// noWords wants nothing beside flags.
+func noWords(c *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return fmt.Errorf("%q is a word too many: `%s` takes flags alone", args[0], c.CommandPath())
+	}
+	return nil
+}
+
+// word is the error of a word that is needed and empty, as an unset variable of a script is.
+func word(what, s string) error {
+	if strings.TrimSpace(s) == "" {
+		return fmt.Errorf("%s is empty (was a variable of a script not set?)", what)
+	}
+	return nil
 }
 
 // oneFile wants one FILE|DIR.

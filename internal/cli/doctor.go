@@ -29,7 +29,7 @@ It ends with 1 if something is wrong; notes alone are no failure.`,
 		Example: `  weir doctor
   sudo weir doctor --fix
   weir doctor --json | jq '.[] | select(.state == "wrong")'`,
-		Args: cobra.NoArgs,
+		Args: noWords,
 		RunE: func(c *cobra.Command, _ []string) error {
 			found := doctor.Look(doctor.This(c.Context(), d.state, gateway.BuiltAt()))
 			if fix {

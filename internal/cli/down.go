@@ -23,7 +23,7 @@ were found. The house has no gateway then. Leases and the file in force stay sto
 the next "weir run".`,
 		Example: `  weir down
   weir down --yes                # from a script: nobody is asked`,
-		Args: cobra.NoArgs,
+		Args: noWords,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := f.check(c); err != nil {
 				return err

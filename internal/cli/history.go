@@ -29,7 +29,7 @@ Where weir does not run they are read from its folder.`,
 		Example: `  weir history
   weir diff 2
   weir rollback 2`,
-		Args: cobra.NoArgs,
+		Args: noWords,
 		RunE: func(c *cobra.Command, _ []string) error {
 			past, err := d.client().History(c.Context())
 			if errors.Is(err, api.ErrNoDaemon) {
@@ -87,7 +87,7 @@ func diffCmd() *cobra.Command {
 unless it is said, and the one in force now, as diff -u does.`,
 		Example: `  weir diff
   weir diff 3`,
-		Args: cobra.MaximumNArgs(1),
+		Args: back(0),
 		RunE: func(c *cobra.Command, args []string) error {
 			back := 1
 			if len(args) > 0 {
@@ -118,6 +118,20 @@ unless it is said, and the one in force now, as diff -u does.`,
 	}
 	d.flags(c)
 	return c
+}
+
+// back wants at most one N of the history, from least on.
+func back(least int) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		if len(args) > 1 {
+			return fmt.Errorf("one number of changes is taken and %d are named: `%s 2`", len(args), c.CommandPath())
+		}
+		if len(args) == 1 {
+			_, err := changesAgo(args[0], least)
+			return err
+		}
+		return nil
+	}
 }
 
 // changesAgo reads N of the history.

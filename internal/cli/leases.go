@@ -23,7 +23,7 @@ func leasesCmd() *cobra.Command {
 and the prefixes of routers there.`,
 		Example: `  weir leases
   weir leases --json | jq -r '.[] | select(.name == "nas").address'`,
-		Args: cobra.NoArgs,
+		Args: noWords,
 		RunE: func(c *cobra.Command, _ []string) error {
 			leases, err := d.client().Leases(c.Context())
 			if err != nil {

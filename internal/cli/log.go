@@ -29,7 +29,7 @@ nothing of it is ever written to a disk. What a block_list withheld is marked as
   weir log -f                       # and what is refused from now on
   weir log --json | jq -r .rule | sort | uniq -c
   weir log --dns -f                 # the names that are asked for now`,
-		Args: cobra.NoArgs,
+		Args: noWords,
 		RunE: func(c *cobra.Command, _ []string) error {
 			enc := json.NewEncoder(c.OutOrStdout())
 			if dns {

@@ -56,6 +56,11 @@ counts as failed unless --partial is said.`,
 			if err != nil {
 				return err
 			}
+			if c.Flags().Changed("svg") {
+				if err := canDraw(svg); err != nil {
+					return err
+				}
+			}
 			if fi, err := os.Stat(args[0]); err == nil {
 				o.Dir = fi.IsDir()
 			}
@@ -80,13 +85,33 @@ counts as failed unless --partial is said.`,
 			return show(c.OutOrStdout(), report, asJSON, partial)
 		},
 	}
-	c.Flags().StringArrayVar(&o.Only, "only", nil, "make only these drills: a name, the beginning of it, or a word in it (a LAN, a WAN, IPv6)")
+	c.Flags().StringArrayVar(&o.Only, "only", nil, "make only drills like `NAME`: a drill's name, the beginning of it, or a word in it (a LAN, a WAN, IPv6)")
 	c.Flags().BoolVar(&asJSON, "json", false, "print the report as JSON (docs/json.md)")
 	c.Flags().BoolVar(&o.Keep, "keep", false, "leave the labs up until ^C, and say how to enter them")
 	c.Flags().BoolVar(&long, "long", false, "also what takes minutes: a line that flaps, all lines lost past the ends of their leases, a long hold_down")
 	c.Flags().BoolVar(&partial, "partial", false, "a part that this kernel can't do is no failure")
-	c.Flags().StringVar(&svg, "svg", "", "also draw the lab and what became of packets when a line was lost, into this file")
+	c.Flags().StringVar(&svg, "svg", "", "also draw the lab and what became of packets when a line was lost, into `FILE`")
 	return c
+}
+
+// canDraw says before a rehearsal, which takes a minute, what would be in the way of
+// writing path after it. A file that is there keeps what it has until then.
+func canDraw(path string) error {
+	if err := word("--svg: the file's name", path); err != nil {
+		return wrong(err)
+	}
+	fi, err := os.Stat(path)
+	if err == nil && !fi.Mode().IsRegular() && !fi.IsDir() {
+		return nil // opening a pipe and closing it again is news to its reader
+	}
+	f, oerr := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o666)
+	if oerr != nil {
+		return wrong(fmt.Errorf("--svg: %w", oerr))
+	}
+	if err != nil {
+		return errors.Join(f.Close(), os.Remove(path))
+	}
+	return f.Close()
 }
 
 // draw writes the report's drawing.

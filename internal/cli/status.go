@@ -26,7 +26,7 @@ connections take and why, what answers from outside, and the services.`,
   weir status --watch                              # again after each change
   weir status --json | jq -r .ipv4.wan             # the line in use
   weir status --json --watch | jq -c '.wans[].ipv4.verdict'`,
-		Args: cobra.NoArgs,
+		Args: noWords,
 		RunE: func(c *cobra.Command, _ []string) error {
 			show := func(s api.Status) error { return printStatus(c.OutOrStdout(), s, time.Now()) }
 			switch {

@@ -48,7 +48,7 @@ All flows are read once in each interval, and none while nobody looks.`,
   weir top --once > report.txt           # of two seconds
   weir top --once --json | jq -r '.hosts[] | "\(.name) \(.down.bits_per_s)"'
   weir top --json | jq -c '.wans[] | {name, slow}'   # why packets are slow, until ^C`,
-		Args: cobra.NoArgs,
+		Args: noWords,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := q.Check(); err != nil {
 				return wrong(err)

@@ -39,7 +39,7 @@ says on_return = "move".`,
 			if len(args) != 1 {
 				return fmt.Errorf("a WAN or auto is needed and %d words are there: `%s lte`", len(args), c.CommandPath())
 			}
-			return nil
+			return word("the line's name", args[0])
 		},
 		ValidArgsFunction: func(c *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 			if len(args) > 0 {

@@ -11,7 +11,7 @@ func versionCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the version",
-		Args:  cobra.NoArgs,
+		Args:  noWords,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return say(c.OutOrStdout(), "weir %s %s/%s %s\n", theVersion(), runtime.GOOS, runtime.GOARCH, runtime.Version())
 		},

@@ -2,14 +2,19 @@ package cli
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/spf13/cobra"
 
 	"weir/internal/api"
 	"weir/internal/gateway"
 )
+
+// protocols are what --protocol takes.
+var protocols = []string{"tcp", "udp", "icmp"}
 
 func whyCmd() *cobra.Command {
 	var (
@@ -40,6 +45,12 @@ the stored state, as "weir plan" does, which takes root.`,
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) != 2 {
 				return fmt.Errorf("a source and a destination are needed and %d are named: `%s nas 192.0.2.80:443`", len(args), c.CommandPath())
+			}
+			if err := errors.Join(word("the source", args[0]), word("the destination", args[1])); err != nil {
+				return err
+			}
+			if c.Flags().Changed("protocol") && !slices.Contains(protocols, protocol) {
+				return fmt.Errorf("%q is no protocol: it is tcp, udp or icmp", protocol)
 			}
 			return nil
 		},

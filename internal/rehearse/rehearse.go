@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -367,8 +368,9 @@ func (e *NoSuchDrill) Error() string {
 			words = append(words, parts[i], strings.Join(parts[:i+1], "/"))
 		}
 	}
-	var meant []string
+	var meant, quoted []string
 	for _, only := range e.Only {
+		quoted = append(quoted, strconv.Quote(only))
 		if near := config.Nearest(only, words); near != "" {
 			meant = append(meant, near)
 		}
@@ -378,7 +380,7 @@ func (e *NoSuchDrill) Error() string {
 		end = fmt.Sprintf("; did you mean %s?", strings.Join(meant, ", "))
 	}
 	return fmt.Sprintf("no drill of this file is called %s%s There are:\n  %s",
-		strings.Join(e.Only, " or "), end, strings.Join(e.Drills, "\n  "))
+		strings.Join(quoted, " or "), end, strings.Join(e.Drills, "\n  "))
 }
 
 // Partial says whether a part of the file was not rehearsed.

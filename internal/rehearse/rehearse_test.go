@@ -137,7 +137,7 @@ func TestNoSuchDrill(t *testing.T) {
 	if !errors.As(err, &none) {
 		t.Fatalf("%v", err)
 	}
-	want := "no drill of this file is called hairpinn or forwrad/web; did you mean hairpin, forward/web"
+	want := `no drill of this file is called "hairpinn" or "forwrad/web"; did you mean hairpin, forward/web`
 	if got := err.Error(); !strings.HasPrefix(got, want) {
 		t.Errorf("%.120q, want it to begin with %q", got, want)
 	}
