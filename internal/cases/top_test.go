@@ -260,7 +260,9 @@ func TestTopAndIperf3(t *testing.T) {
 					}
 					h.fastOrSlow(form, x, during)
 				}
-				h.uncounted(w, transfer{name: "a flow that is not counted", from: pc.Host, args: []string{"192.0.2.80", "-u", "-b", "5M"}, host: "pc", up: true, header: 28, close: 0.03})
+				if form == "off" { // what is carried fast is counted there, whatever the kernel does
+					h.uncounted(w, transfer{name: "a flow that is not counted", from: pc.Host, args: []string{"192.0.2.80", "-u", "-b", "5M"}, host: "pc", up: true, header: 28, close: 0.03})
+				}
 			})
 		})
 	}
