@@ -109,13 +109,20 @@ func (x *exchanger) udp(ctx context.Context, s Server, m *dns.Msg) (*dns.Msg, er
 	}
 }
 
-// belongs tells whether r answers the question of q, spelling apart.
+// belongs tells whether r answers the question of q, spelling apart, and can be passed on.
 func belongs(r, q *dns.Msg) bool {
-	if !r.Response || r.Opcode != dns.OpcodeQuery || len(r.Question) != 1 {
+	if !r.Response || r.Opcode != dns.OpcodeQuery || len(r.Question) != 1 || !sound(r) {
 		return false
 	}
 	a, b := r.Question[0], q.Question[0]
 	return a.Qtype == b.Qtype && a.Qclass == b.Qclass && strings.EqualFold(a.Name, b.Name)
+}
+
+// sound tells whether a message that was read can be read again once it is written: not so where
+// a record's data ends before its type's does, which the library reads as though it did not.
+func sound(m *dns.Msg) bool {
+	wire, err := m.Pack()
+	return err == nil && new(dns.Msg).Unpack(wire) == nil
 }
 
 // lowerQuestion gives the name that was asked for its spelling back, in the

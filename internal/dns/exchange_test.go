@@ -340,3 +340,25 @@ func TestSessionThatIsSilentEnds(t *testing.T) {
 	}
 	ss.closeAll()
 }
+
+// TestAnswerCutShort: a record whose data ends before its type's does can be read, and what is written
+// of it no client could read: such an answer is none.
+func TestAnswerCutShort(t *testing.T) {
+	q := new(dns.Msg).SetQuestion("x.test.", dns.TypeNSEC3)
+	r := new(dns.Msg).SetReply(q)
+	r.Answer = []dns.RR{&dns.RFC3597{Hdr: dns.RR_Header{Name: "x.test.", Rrtype: dns.TypeNSEC3, Class: dns.ClassINET, Ttl: 60}, Rdata: "0100000a30"}} // a salt of 48 bytes, and none of them
+	wire, err := r.Pack()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := new(dns.Msg)
+	if err := got.Unpack(wire); err != nil {
+		t.Fatal(err)
+	}
+	if belongs(got, q) {
+		t.Errorf("taken: %v", got)
+	}
+	if r.Answer = nil; !belongs(r, q) {
+		t.Error("an empty answer is not taken")
+	}
+}
