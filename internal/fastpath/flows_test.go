@@ -190,19 +190,10 @@ const timeWait = 7 // TCP_CONNTRACK_TIME_WAIT
 // tcpState is what conntrack has of the connection to a port; 0 is none.
 func (l *lab) tcpState(port uint16) (state uint8) {
 	l.Helper()
-	l.must(netns.Do("", func() error {
-		ct, err := conntrack.Dial(nil)
-		if err != nil {
-			return err
+	for _, c := range l.tracked() {
+		if p := c.ProtoInfo.TCP; p != nil && c.TupleOrig.Proto.DestinationPort == port {
+			state = p.State
 		}
-		defer ct.Close()
-		all, err := ct.Dump(nil)
-		for _, c := range all {
-			if p := c.ProtoInfo.TCP; p != nil && c.TupleOrig.Proto.DestinationPort == port {
-				state = p.State
-			}
-		}
-		return err
-	}))
+	}
 	return state
 }

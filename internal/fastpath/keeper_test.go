@@ -146,8 +146,8 @@ func (l *lab) converse(f *fastpath.Flows) (out, in packet) {
 	return out, in
 }
 
-// entry is conntrack's of the conversation.
-func (l *lab) entry() (c conntrack.Flow, there bool) {
+// conntrack does something with main's.
+func (l *lab) conntrack(do func(*conntrack.Conn) error) {
 	l.Helper()
 	l.must(netns.Do("", func() error {
 		ct, err := conntrack.Dial(nil)
@@ -155,27 +155,31 @@ func (l *lab) entry() (c conntrack.Flow, there bool) {
 			return err
 		}
 		defer ct.Close()
-		all, err := ct.Dump(nil)
-		for _, x := range all {
-			if x.TupleOrig.IP.SourceAddress == netip.MustParseAddr(pc) && x.TupleOrig.Proto.SourcePort == 5000 {
-				c, there = x, true
-			}
-		}
-		return err
+		return do(ct)
 	}))
+}
+
+// tracked are conntrack's entries.
+func (l *lab) tracked() (all []conntrack.Flow) {
+	l.Helper()
+	l.conntrack(func(ct *conntrack.Conn) (err error) { all, err = ct.Dump(nil); return err })
+	return all
+}
+
+// entry is conntrack's of the conversation.
+func (l *lab) entry() (c conntrack.Flow, there bool) {
+	l.Helper()
+	for _, x := range l.tracked() {
+		if x.TupleOrig.IP.SourceAddress == netip.MustParseAddr(pc) && x.TupleOrig.Proto.SourcePort == 5000 {
+			c, there = x, true
+		}
+	}
 	return c, there
 }
 
 func (l *lab) forget(c conntrack.Flow) {
 	l.Helper()
-	l.must(netns.Do("", func() error {
-		ct, err := conntrack.Dial(nil)
-		if err != nil {
-			return err
-		}
-		defer ct.Close()
-		return ct.Delete(c)
-	}))
+	l.conntrack(func(ct *conntrack.Conn) error { return ct.Delete(c) })
 }
 
 // Conntrack's timer is refreshed by what the program carries, and an entry that is
