@@ -1,7 +1,9 @@
 package cases
 
 import (
+	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"slices"
 	"strings"
@@ -185,20 +187,15 @@ func (c *chaos) call(stop chan struct{}) {
 		c.Error(err)
 		return
 	}
-	defer conn.Close()
 	var sends sync.WaitGroup
 	defer sends.Wait()
+	defer conn.Close()
 	sends.Go(func() {
 		tick := time.NewTicker(5 * time.Millisecond)
 		defer tick.Stop()
-		for {
-			select {
-			case <-stop:
+		for range tick.C {
+			if _, err := conn.Write([]byte("call\n")); errors.Is(err, net.ErrClosed) {
 				return
-			case <-c.Context().Done():
-				return
-			case <-tick.C:
-				_, _ = conn.Write([]byte("call\n"))
 			}
 		}
 	})
