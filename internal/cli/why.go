@@ -5,16 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 
 	"github.com/spf13/cobra"
 
 	"weir/internal/api"
+	"weir/internal/config"
 	"weir/internal/gateway"
 )
-
-// protocols are what --protocol takes.
-var protocols = []string{"tcp", "udp", "icmp"}
 
 func whyCmd() *cobra.Command {
 	var (
@@ -49,10 +46,11 @@ the stored state, as "weir plan" does, which takes root.`,
 			if err := errors.Join(word("the source", args[0]), word("the destination", args[1])); err != nil {
 				return err
 			}
-			if c.Flags().Changed("protocol") && !slices.Contains(protocols, protocol) {
-				return fmt.Errorf("%q is no protocol: it is tcp, udp or icmp", protocol)
+			if !c.Flags().Changed("protocol") {
+				return nil
 			}
-			return nil
+			_, err := config.ParseProtocol(protocol)
+			return err
 		},
 		RunE: func(c *cobra.Command, args []string) error {
 			var w api.Why

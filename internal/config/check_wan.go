@@ -1,11 +1,9 @@
 package config
 
 import (
-	"encoding/hex"
 	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
 
 	"github.com/hashicorp/hcl/v2"
 )
@@ -31,19 +29,18 @@ func (c *checker) checkWAN(h *house, i int) {
 		}
 	}
 	c.checkDelegate(h, v6, w)
-	for _, it := range v4.items("client_id") {
-		s, _ := it.val.(string)
-		if x, ok := strings.CutPrefix(s, "hex:"); ok {
-			if b, err := hex.DecodeString(strings.ReplaceAll(x, ":", "")); err != nil || len(b) < 2 {
-				c.err(it.at, `Two digits for each byte, at least two bytes: "hex:01020000000001".`, "%q is no client_id", s)
-			}
-		}
-	}
-	for _, it := range v4.items("vendor_class") {
-		s, _ := it.val.(string)
-		if x, ok := strings.CutPrefix(s, "hex:"); ok {
-			if b, err := hex.DecodeString(strings.ReplaceAll(x, ":", "")); err != nil || len(b) == 0 {
-				c.err(it.at, `Two digits for each byte: "hex:64736c".`, "%q is no vendor_class", s)
+	for _, bytes := range []struct {
+		key   string
+		least int
+		help  string
+	}{
+		{"client_id", 2, `Two digits for each byte, at least two bytes: "hex:01020000000001".`},
+		{"vendor_class", 1, `Two digits for each byte: "hex:64736c".`},
+	} {
+		for _, it := range v4.items(bytes.key) {
+			s, _ := it.val.(string)
+			if b, isHex := inHex(s); isHex && len(b) < bytes.least {
+				c.err(it.at, bytes.help, "%q is no %s", s, bytes.key)
 			}
 		}
 	}

@@ -225,6 +225,20 @@ var optionExample = map[optionType]string{
 	optionDomains: `["home.arpa", "example.net"]`,
 }
 
+// inHex are the bytes that "hex:..." stands for, nil if it is no hex, and whether s is of
+// that form.
+func inHex(s string) (b []byte, isHex bool) {
+	h, isHex := strings.CutPrefix(s, "hex:")
+	if !isHex {
+		return nil, false
+	}
+	b, err := hex.DecodeString(strings.NewReplacer(":", "", " ", "").Replace(h))
+	if err != nil {
+		return nil, true
+	}
+	return b, true
+}
+
 func optionValue(t optionType, e hclsyntax.Expression) ([]byte, bool) {
 	s, isText := literalText(e)
 	switch t {
@@ -234,9 +248,8 @@ func optionValue(t optionType, e hclsyntax.Expression) ([]byte, bool) {
 	case optionText:
 		return []byte(s), isText && s != "" && !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' })
 	case optionBytes:
-		if h, ok := strings.CutPrefix(s, "hex:"); ok {
-			b, err := hex.DecodeString(strings.NewReplacer(":", "", " ", "").Replace(h))
-			return b, err == nil && len(b) > 0
+		if b, isHex := inHex(s); isHex {
+			return b, len(b) > 0
 		}
 		return []byte(s), isText && s != ""
 	case optionFlag:

@@ -68,11 +68,20 @@ func splitTrim(s, sep string) []string {
 	return parts
 }
 
-func (c *checker) protocol(k *key, e hclsyntax.Expression) (any, bool) {
-	of := map[string]Protocol{"tcp": TCP, "udp": UDP, "icmp": ICMP}
-	if k.words != nil { // of forwards
-		delete(of, "icmp")
+// ParseProtocol reads the name of a protocol that has one in the language.
+func ParseProtocol(name string) (Protocol, error) {
+	switch name {
+	case "tcp":
+		return TCP, nil
+	case "udp":
+		return UDP, nil
+	case "icmp":
+		return ICMP, nil
 	}
+	return AnyProtocol, fmt.Errorf("%q is no protocol: it is tcp, udp or icmp", name)
+}
+
+func (c *checker) protocol(k *key, e hclsyntax.Expression) (any, bool) {
 	if s, ok := number(e); ok && k.words == nil {
 		n, err := strconv.ParseUint(s, 10, 8)
 		if err != nil || n == 0 {
@@ -84,7 +93,7 @@ func (c *checker) protocol(k *key, e hclsyntax.Expression) (any, bool) {
 	if !ok {
 		return nil, false
 	}
-	if p, ok := of[s]; ok {
+	if p, err := ParseProtocol(s); err == nil && (k.words == nil || p != ICMP) { // a forward's has words
 		return p, true
 	}
 	detail := `It is "tcp" or "udp".`

@@ -32,20 +32,15 @@ func (h House) Flow(a Ask) (Flow, error) {
 		return f, err
 	}
 	f.Port = port
-	switch a.Protocol {
-	case "":
-		f.Protocol = config.ICMP
-		if port != 0 {
-			f.Protocol = config.TCP
+	switch {
+	case a.Protocol != "":
+		if f.Protocol, err = config.ParseProtocol(a.Protocol); err != nil {
+			return f, err
 		}
-	case "tcp":
+	case port != 0:
 		f.Protocol = config.TCP
-	case "udp":
-		f.Protocol = config.UDP
-	case "icmp":
-		f.Protocol = config.ICMP
 	default:
-		return f, fmt.Errorf("%q is no protocol: it is tcp, udp or icmp", a.Protocol)
+		f.Protocol = config.ICMP
 	}
 	switch {
 	case f.Protocol == config.ICMP && port != 0:
