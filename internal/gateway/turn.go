@@ -21,6 +21,11 @@ import (
 func (d *daemon) turn(ctx context.Context) error {
 	start := time.Now()
 	p, actual, err := d.plan(ctx)
+	select {
+	case <-ctx.Done():
+		return nil // weir was ended while it read: nothing was begun, and nothing is wrong
+	default:
+	}
 	if err == nil && !d.ready {
 		d.notes = append(d.notes, slices.Concat(managers(d.cfg, actual), d.dnsNotes(d.cfg), d.timeNotes())...)
 		for _, n := range d.notes {
