@@ -57,6 +57,9 @@ func (i *ISP) ScanUDP(ctx context.Context, to netip.Addr, ports []uint16, wait t
 	return i.ScanPorts(ctx, unix.IPPROTO_UDP, to, ports, wait)
 }
 
+// few ports are scanned without giving way to others.
+const few = 256
+
 // ScanPorts does either with the ports given, by the protocol's number. One scan of a line at a time.
 func (i *ISP) ScanPorts(ctx context.Context, proto int, to netip.Addr, ports []uint16, wait time.Duration) (Scan, error) {
 	s := Scan{Ports: map[uint16]Answer{}}
@@ -120,9 +123,12 @@ func (i *ISP) ScanPorts(ctx context.Context, proto int, to netip.Addr, ports []u
 
 	err = i.Inet.Do(func() error {
 		// A packet's whole way is paid for by its sender. This thread, which ends
-		// with the scan, lets others go first: they may be measuring.
-		if err := unix.Setpriority(unix.PRIO_PROCESS, unix.Gettid(), 15); err != nil {
-			return err
+		// with the scan, lets others go first: they may be measuring. A few packets
+		// are nobody's burden, and on a busy machine would wait for seconds.
+		if len(ports) > few {
+			if err := unix.Setpriority(unix.PRIO_PROCESS, unix.Gettid(), 15); err != nil {
+				return err
+			}
 		}
 		for k, port := range ports {
 			if k%256 == 0 && ctx.Err() != nil {
