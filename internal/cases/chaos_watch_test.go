@@ -153,7 +153,10 @@ func (c *chaos) lookOn(stop chan struct{}) {
 					l := look{line: isp.Name, proto: proto, from: time.Now()}
 					s, err := isp.ScanPorts(c.Context(), proto, a, ports, 40*time.Millisecond)
 					if err != nil {
-						continue // the lab ends
+						if c.Context().Err() == nil {
+							c.Errorf("a look at %s: %v", a, err)
+						}
+						continue
 					}
 					l.to, l.answers = time.Now(), s.Ports
 					c.mu.Lock()

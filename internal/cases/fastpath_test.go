@@ -78,8 +78,8 @@ func (h *house) datagrams(from *lab.Host, to string) (stop func() (sent, lost in
 	h.must(err)
 	var sent, got atomic.Int64
 	end := make(chan struct{})
-	var wg sync.WaitGroup
-	wg.Go(func() {
+	var sends, reads sync.WaitGroup
+	sends.Go(func() {
 		tick := time.NewTicker(2 * time.Millisecond)
 		defer tick.Stop()
 		for {
@@ -93,7 +93,7 @@ func (h *house) datagrams(from *lab.Host, to string) (stop func() (sent, lost in
 			}
 		}
 	})
-	wg.Go(func() {
+	reads.Go(func() {
 		b := make([]byte, 2048)
 		for {
 			if _, err := c.Read(b); err == nil {
@@ -105,9 +105,10 @@ func (h *house) datagrams(from *lab.Host, to string) (stop func() (sent, lost in
 	})
 	return func() (int64, int64) {
 		close(end)
+		sends.Wait() // what is sent yet has its time to be answered
 		lab.Until(h.Context(), time.Second, func() bool { return got.Load() >= sent.Load() })
 		c.Close()
-		wg.Wait()
+		reads.Wait()
 		return sent.Load(), sent.Load() - got.Load()
 	}
 }
